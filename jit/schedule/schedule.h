@@ -66,8 +66,8 @@ bool tiles_transposed(Dim across, Dim along);
 int64_t reduction_part(const Dims& par, Dim elements, bool columns, Target target = Target::cpu,
                        Dim inner = Dim(1), bool again = false);
 
-// Rows of a part if a column reduction also stores expensive functions of its elements (stores_in_folds.h); 0: one kernel. Such
-// parts are short, so that all threads share the functions of a small image.
+// Rows of a part if a column reduction also stores what it folds (stores_in_folds.h); 0: one kernel. Such parts are short, so that
+// all threads have work for a small image.
 int64_t storing_part(Dim rows);
 
 // Elements of a part for rows on a GPU whose sum follows a maximum (join_online_reductions.h); 0: one kernel.

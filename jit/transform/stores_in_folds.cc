@@ -6,29 +6,21 @@
 #include <map>
 #include <set>
 
-#include "jit/kernel/builder.h"
 #include "jit/kernel/walk.h"
-#include "jit/transform/kernel_edit.h"
 
 namespace tenon::jit {
 namespace {
 
 using K = Stmt::Kind;
 
-// A loop over single elements: its statements by their results, and the results that expensive functions are part of.
+// A loop over single elements, and its statements by their results.
 struct Walk {
   const Stmt& loop;
   std::map<Ref, const Stmt*> made = {};
-  std::set<Ref> expensive = {};
 
   explicit Walk(const Stmt& s) : loop(s) {
-    for (const Stmt& i : s.body) {
-      if (i.result == kNoRef) continue;
-      made[i.result] = &i;
-      if ((i.kind == K::op && op(i.op).expensive) ||
-          std::ranges::any_of(i.args, [&](Ref a) { return expensive.count(a) > 0; }))
-        expensive.insert(i.result);
-    }
+    for (const Stmt& i : s.body)
+      if (i.result != kNoRef) made[i.result] = &i;
   }
   const Stmt* maker(Ref r) const {
     const auto found = made.find(r);
@@ -50,11 +42,7 @@ class Equal {
   }
 
  private:
-  bool is_same_variable(Ref x, Ref y) const {
-    for (size_t i = 0; i < a_.loop.axes.size(); ++i)
-      if (a_.loop.axes[i].var == x) return b_.loop.axes[i].var == y;
-    return false;
-  }
+  bool is_same_variable(Ref x, Ref y) const { return x == a_.loop.axes[0].var && y == b_.loop.axes[0].var; }
   bool same(const Stmt& p, const Stmt& q) {
     if (p.kind != q.kind || p.op != q.op || p.type != q.type || p.fault != 0 || q.fault != 0 ||
         p.literal != q.literal || p.buffer != q.buffer || p.size != q.size || !p.axes.empty() ||
@@ -87,41 +75,45 @@ class StoresInFolds {
   }
 
  private:
-  // Whether both run over the same elements, and have no loops inside.
+  // Whether both run along the same axis, so that split_reduction can cut the fold, and have no loops inside.
   static bool run_alike(const Stmt& a, const Stmt& b) {
     const auto same = [](const Axis& x, const Axis& y) {
       return x.extent == y.extent && x.by == y.by && x.of == y.of;
     };
     const auto is_plain = [](const Stmt& s) { return s.axes.empty() && s.kind != K::scan; };
-    return std::ranges::equal(a.axes, b.axes, same) && std::ranges::all_of(a.body, is_plain) &&
-           std::ranges::all_of(b.body, is_plain);
+    return a.axes.size() == 1 && std::ranges::equal(a.axes, b.axes, same) &&
+           std::ranges::all_of(a.body, is_plain) && std::ranges::all_of(b.body, is_plain);
   }
 
-  // Moves stores of values that both compute from the loop to the reduction, if the loop then computes nothing expensive.
+  // Moves stores of values that both compute from the loop to the reduction, unless the loop needs these values for others.
   void move_stores(Stmt& loop, Stmt& fold) {
     Stmt rest = loop;
     Block moved;
+    std::set<Ref> values;
     const Walk stores(loop), folds(fold);
     Equal equal(stores, folds);
     std::erase_if(rest.body, [&](const Stmt& s) {
-      if (s.kind != K::store || !stores.expensive.count(s.args[0])) return false;
+      if (s.kind != K::store || !is_computed(stores.maker(s.args[0]))) return false;
       const auto found =
           std::ranges::find_if(folds.made, [&](const auto& m) { return equal(s.args[0], m.first); });
       if (found == folds.made.end() || reads_values(stores, s)) return false;
       Stmt store = s;
       store.args[0] = found->first;
       for (Term& t : store.address)
-        for (size_t i = 0; i < loop.axes.size(); ++i)
-          if (t.var == loop.axes[i].var) t.var = fold.axes[i].var;
+        if (t.var == loop.axes[0].var) t.var = fold.axes[0].var;
       moved.push_back(std::move(store));
+      values.insert(s.args[0]);
       return true;
     });
     drop_dead(rest.body);
-    if (moved.empty() || !Walk(rest).expensive.empty()) return;
+    if (moved.empty() ||
+        std::ranges::any_of(rest.body, [&](const Stmt& s) { return values.count(s.result) > 0; }))
+      return;
     loop = std::move(rest);
     append(fold.body, std::move(moved));
     lowered_.inplace.clear();
   }
+  static bool is_computed(const Stmt* s) { return s && s->kind != K::load && s->kind != K::constant; }
   // Whether the place of the store depends on values.
   static bool reads_values(const Walk& walk, const Stmt& store) {
     return std::ranges::any_of(store.address, [&](const Term& t) { return walk.maker(t.var) != nullptr; });

@@ -1,4 +1,4 @@
-// A reduction along columns stores the expensive function that a loop behind it would compute again; results are the evaluator's, in one
+// A reduction along columns stores the function that a loop behind it would compute again; results are the evaluator's, in one
 // part and in several.
 #include "jit/transform/stores_in_folds.h"
 
@@ -44,7 +44,7 @@ TEST(StoresInFolds, TheLoopDisappears) {
   EXPECT_EQ(text.find("for "), std::string::npos) << text;
 }
 
-TEST(StoresInFolds, CheapStoresStayInTheLoop) {
+TEST(StoresInFolds, OtherStoresStayInTheLoop) {
   const std::string text = passed(
       kernel(std::string(kStores) + "      %d = sub %w, %s\n      store %y[M*%k + %i + 1000000], %d\n"));
   EXPECT_NE(text.find("store %y[M*%j + %i], %e"), std::string::npos) << text;
@@ -58,11 +58,11 @@ TEST(StoresInFolds, OtherLoopsStay) {
       kernel("      %w = load %x[M*%k + %i]\n      %f = tanh %w\n      store %y[M*%k + %i], %f\n");
   const std::string other_elements =
       kernel("      %w = load %x[M*%k + 2*%i]\n      %f = exp %w\n      store %y[M*%k + %i], %f\n");
-  const std::string cheap = kernel("      %w = load %x[M*%k + %i]\n      store %y[M*%k + %i], %w\n");
+  const std::string copy = kernel("      %w = load %x[M*%k + %i]\n      store %y[M*%k + %i], %w\n");
   // The loop needs the exponential for another value too.
   const std::string needed =
       kernel(std::string(kStores) + "      %d = div %f, %s\n      store %y[M*%k + %i + 1000000], %d\n");
-  for (const std::string& text : {other_rows, other_function, other_elements, cheap, needed})
+  for (const std::string& text : {other_rows, other_function, other_elements, copy, needed})
     EXPECT_NE(passed(text).find("for %k"), std::string::npos) << text;
 }
 
