@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kMostColumns = 7;                      // of a window at once
 constexpr int64_t kLine = 16;                            // floats
 constexpr int64_t kMostParts = 32, kFewestResults = 64;  // of a part
+constexpr int64_t kMostSums = int64_t{1} << 22;          // floats, of all parts
 
 // A row of results, a row of the image, and the sums of a row of the window for all vectors of channels.
 struct RowOfGradients {
@@ -131,7 +132,9 @@ DepthwiseGradient::DepthwiseGradient(const DepthwiseShape& shape) : shape_(shape
   vectors_ = ceil_div(shape_.channels, lanes);
   width_ = vectors_ * lanes;
   rows_ = shape_.images * shape_.out_size[0];
-  rows_of_part_ = std::max(ceil_div(kFewestResults, shape_.out_size[1]), ceil_div(rows_, kMostParts));
+  const int64_t most =
+      std::clamp<int64_t>(kMostSums / (shape_.window[0] * shape_.window[1] * width_), 1, kMostParts);
+  rows_of_part_ = std::max(ceil_div(kFewestResults, shape_.out_size[1]), ceil_div(rows_, most));
   parts_ = ceil_div(rows_, rows_of_part_);
   kept_ = shape_.dtype == DType::f32 ? 0 : (shape_.window[0] - 1) * shape_.dilation[0] + 1;
 }
@@ -205,7 +208,7 @@ void DepthwiseGradient::add_part(const Run& run, int64_t part, float* kept) cons
   }
 }
 
-// Adds up the sums of the parts for a vector of channels.
+// Adds up the sums of the parts for a vector of channels, without those that the vector before has too.
 void DepthwiseGradient::store(const Run& run, int64_t vector) const {
   const DepthwiseShape& s = shape_;
   const int64_t lanes = width_ / vectors_, channel = std::min(vector * lanes, s.channels - lanes);
@@ -216,7 +219,7 @@ void DepthwiseGradient::store(const Run& run, int64_t vector) const {
       for (int64_t part = 0; part < parts_; ++part, sums += run.of_part())
         for (int64_t lane = 0; lane < lanes; ++lane) totals[lane] += sums[lane];
       const int64_t to = i * s.windows.row + j * s.windows.column;
-      for (int64_t lane = 0; lane < lanes; ++lane) {
+      for (int64_t lane = vector * lanes - channel; lane < lanes; ++lane) {
         const int64_t at = to + (channel + lane) * s.windows.channel;
         if (s.dtype == DType::f32)
           static_cast<float*>(run.window_gradient)[at] = totals[lane];
