@@ -96,7 +96,7 @@ TEST(DepthwiseGradient, AgreesWithSumsInDouble) {
       for (const auto& [step, dilation, gap, images, channels] :
            {std::tuple(1, 1, 0, 2, 16), std::tuple(2, 1, 3, 1, 37), std::tuple(1, 2, 1, 3, 64),
             std::tuple(3, 1, 0, 2, 21)})
-        for (const int64_t low : {0, 1, 3}) {
+        for (const int64_t low : {0, 3}) {
           const DepthwiseShape s = shape_of(dtype, images, channels, {21, 40}, window, {step, step},
                                             {low, low}, {dilation, dilation}, gap);
           ASSERT_TRUE(DepthwiseGradient::computes(s));
