@@ -86,7 +86,7 @@ LAYERS = {
     "backends/winograd/": ["backends/winograd/", "backends/inner/"] + BACKENDS,
     "backends/cpu/": ["backends/cpu/"] + BACKENDS,
     "backends/library/": LIBRARY,
-    "backends/onednn/": ["backends/onednn/", "backends/winograd/"] + LIBRARY,
+    "backends/onednn/": ["backends/onednn/", "backends/winograd/", "backends/inner/"] + LIBRARY,
     "backends/nvidia/device/": NVIDIA_LIBRARY,
     "backends/nvidia/kernels/": ["backends/nvidia/kernels/", "backends/nvidia/device/"] + BACKENDS,
     "backends/nvidia/cublaslt/": ["backends/nvidia/cublaslt/"] + NVIDIA_LIBRARY,
