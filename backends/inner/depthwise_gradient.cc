@@ -108,11 +108,7 @@ struct DepthwiseFunctions {
             NAME##_convert};                                                                                 \
   }
 
-FUNCTIONS(plain_depthwise, , Vector4)
-#if defined(__x86_64__)
-FUNCTIONS(avx2_depthwise, [[gnu::target("avx2,fma")]], Vector8)
-FUNCTIONS(avx512_depthwise, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]], Vector16)
-#endif
+TENON_EACH_ISA(FUNCTIONS, depthwise)
 #undef FUNCTIONS
 
 const DepthwiseFunctions& depthwise_functions() {

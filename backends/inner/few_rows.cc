@@ -147,11 +147,7 @@ struct Functions {
              {NAME##_multiply<F16, 1>, NAME##_multiply<F16, 2>, NAME##_multiply<F16, 4>}}};            \
   }
 
-FUNCTIONS(plain_rows, , Vector4)
-#if defined(__x86_64__)
-FUNCTIONS(avx2_rows, [[gnu::target("avx2,fma")]], Vector8)
-FUNCTIONS(avx512_rows, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]], Vector16)
-#endif
+TENON_EACH_ISA(FUNCTIONS, rows)
 #undef FUNCTIONS
 
 const Functions& functions() {

@@ -145,8 +145,8 @@ ValueId of_pixels_left(Builder& b, Node node) {
   return b.add(std::move(node));
 }
 
-// Whether the spec has a function that the library computes behind a convolution of f32 two to four times as slowly as loops that
-// read the result again. In a product the function is a small part.
+// Whether the spec is a convolution of f32 with a function behind it that takes the library two to four times as long as it takes loops,
+// which read the result again. Behind a product of matrices the function is a small part of the time.
 bool has_slow_function(const Spec& spec) {
   using dnnl::algorithm;
   constexpr algorithm kSlow[] = {algorithm::eltwise_swish, algorithm::eltwise_gelu_erf,
@@ -187,8 +187,7 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a convolution by 1x1 windows to few channels: loops read the image as fast"};
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!spec.ok()) return {false, 0, spec.status().message()};
-  if (has_slow_function(*spec))
-    return {false, 0, "a function that loops compute faster behind a convolution"};
+  if (has_slow_function(*spec)) return {false, 0, "loops compute this function behind a convolution faster"};
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 
@@ -211,11 +210,7 @@ bool is_slow_in_bf16(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
   const Dim groups = attr_as<Dim>(node, "groups");
   if (groups != Dim(1) && groups == graph.type(node.inputs[1]).shape[0]) return true;
-  const Sizes sizes = probe_sizes(graph);
-  const auto spec = make_spec(graph, {&v, 1}, [&](ValueId x) { return draft_strides(graph, x); });
-  if (!spec.ok() || !has_value(graph, {&v, 1}, sizes)) return false;
-  const Problem p = at_sizes(*spec, sizes);
-  return !p.empty && choose(p, false).offer->name.find("jit_bf16") != std::string::npos;
+  return ask(graph, {&v, 1}).why.find("jit_bf16") != std::string::npos;
 }
 
 // Rewrites the node as one of f32. The library adds products of bf16 in f32 too, so the result is rounded once either way.

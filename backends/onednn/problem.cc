@@ -105,11 +105,8 @@ void lower_matmul(Problem& p) {
 // Whether a convolution, transposed or not, is pointwise: its window is one element at stride 1 without padding, so it multiplies
 // each pixel by one matrix.
 bool is_pointwise(const Problem& p, const Spec& spec) {
-  auto all = [](const std::vector<int64_t>& v, int64_t x) {
-    return std::count(v.begin(), v.end(), x) == std::ssize(v);
-  };
   return (p.form == Form::convolution || p.form == Form::deconvolution) && spec.groups == 1 &&
-         all(p.kernel, 1) && all(p.strides, 1) && all(p.low, 0) && all(p.high, 0);
+         all_are(p.kernel, 1) && all_are(p.strides, 1) && all_are(p.low, 0) && all_are(p.high, 0);
 }
 
 // Turns a pointwise convolution into the product of [N, space, C] and [C, O]. The weights of a transposed one are [C, O] already.

@@ -17,6 +17,9 @@ namespace tenon::onednn {
 inline bool all_are(std::span<const Dim> sizes, int64_t n) {
   return std::ranges::all_of(sizes, [n](Dim d) { return d == Dim(n); });
 }
+inline bool all_are(std::span<const int64_t> sizes, int64_t n) {
+  return std::ranges::all_of(sizes, [n](int64_t size) { return size == n; });
+}
 
 // A map that the library computes wrongly for some operands: relu or gelu by erf, then the minimum with a number.
 struct Redone {

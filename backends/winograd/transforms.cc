@@ -8,10 +8,7 @@ namespace tenon::winograd {
 namespace {
 
 using inner::lanes_of;
-using inner::Vector4;
 #if defined(__x86_64__)
-using inner::Vector16;
-using inner::Vector8;
 #endif
 
 template <class V>
@@ -311,11 +308,7 @@ struct Functions {
             NAME##_window_gradients};                                                                      \
   }
 
-FUNCTIONS(plain_transforms, , Vector4)
-#if defined(__x86_64__)
-FUNCTIONS(avx2_transforms, [[gnu::target("avx2,fma")]], Vector8)
-FUNCTIONS(avx512_transforms, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,fma")]], Vector16)
-#endif
+TENON_EACH_ISA(FUNCTIONS, transforms)
 #undef FUNCTIONS
 
 const Functions& functions() {

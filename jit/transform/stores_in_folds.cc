@@ -28,7 +28,7 @@ struct Walk {
   }
 };
 
-// Whether values of two walks are equal in the same iteration.
+// Whether values of two walks, whose bodies have no loops, are equal in the same iteration.
 class Equal {
  public:
   Equal(const Walk& a, const Walk& b) : a_(a), b_(b) {}
@@ -45,8 +45,7 @@ class Equal {
   bool is_same_variable(Ref x, Ref y) const { return x == a_.loop.axes[0].var && y == b_.loop.axes[0].var; }
   bool same(const Stmt& p, const Stmt& q) {
     if (p.kind != q.kind || p.op != q.op || p.type != q.type || p.fault != 0 || q.fault != 0 ||
-        p.literal != q.literal || p.buffer != q.buffer || p.size != q.size || !p.axes.empty() ||
-        !q.axes.empty() || p.kind == K::scan)
+        p.literal != q.literal || p.buffer != q.buffer || p.size != q.size)
       return false;
     const auto terms = [&](const Term& s, const Term& t) {
       return s.factor == t.factor && s.size == t.size &&

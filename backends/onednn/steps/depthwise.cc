@@ -18,10 +18,6 @@ inner::DepthwiseShape::Pair pair_of(const std::vector<int64_t>& list, int64_t ot
   return {list.size() == 2 ? list[0] : otherwise, list.back()};
 }
 
-bool all_are_one(const std::vector<int64_t>& list) {
-  return std::ranges::all_of(list, [](int64_t n) { return n == 1; });
-}
-
 class DepthwiseStep final : public Step {
  public:
   DepthwiseStep(const DepthwiseWindows& problem, int threads)
@@ -52,7 +48,7 @@ std::optional<DepthwiseWindows> depthwise_windows(const Spec& spec, const Proble
   constexpr int64_t kFast = 3;  // rows and columns of dense windows for which the library has fast code
   const size_t axes = p.kernel.size();
   if (p.form != Form::weight_gradient || spec.groups == 1 || axes > 2 || p.source.dims[1] != spec.groups ||
-      p.weights.dims[1] != spec.groups || (std::ranges::max(p.kernel) <= kFast && all_are_one(p.dilations)))
+      p.weights.dims[1] != spec.groups || (std::ranges::max(p.kernel) <= kFast && all_are(p.dilations, 1)))
     return std::nullopt;
   const auto in = image_strides_of(p.source), out = image_strides_of(p.weights);
   if (!in || !out) return std::nullopt;

@@ -12,10 +12,6 @@ namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 
-bool all(const std::vector<int64_t>& list, int64_t value) {
-  return list.size() == 2 && list[0] == value && list[1] == value;
-}
-
 // The strides of an image [N,C,H,W]; nothing if its channels are not dense.
 std::optional<winograd::ImageStrides> image_strides(const Array& a) {
   if (a.dtype != DType::f32 || a.dims.size() != 4 || a.strides[1] != 1 || a.zero) return std::nullopt;
@@ -139,7 +135,7 @@ bool may_use_winograd(const Spec& spec) {
   const bool images = spec.form == Form::convolution || spec.form == Form::deconvolution ||
                       spec.form == Form::weight_gradient;
   return images && spec.kernel.size() == 2 && spec.groups == 1 && spec.output.dtype == DType::f32 &&
-         all_are(spec.kernel, 3) && all_are(spec.strides, 1) && all(spec.dilations, 1);
+         all_are(spec.kernel, 3) && all_are(spec.strides, 1) && all_are(spec.dilations, 1);
 }
 
 std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& p) {

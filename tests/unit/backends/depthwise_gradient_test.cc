@@ -126,7 +126,7 @@ TEST(DepthwiseGradient, LeavesOtherProblemsAlone) {
   EXPECT_FALSE(computes(DType::f32, 3, {5, 5}));
 }
 
-// What the program of a graph with one gradient of weights shows.
+// Compares a program of one gradient of weights with the evaluator, and returns its explanation.
 std::string shown(const std::string& type, int64_t channels, int64_t kernel, const std::string& axes) {
   const std::string c = std::to_string(channels), k = std::to_string(kernel), p = std::to_string(kernel / 2);
   const std::string image = axes == "2" ? "[2,13,11," + c + "]" : "[2,13," + c + "]";
