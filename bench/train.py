@@ -10,7 +10,8 @@ seconds of the first step, and what runs in PyTorch.
 
 --peak: the most memory during a step, less the memory before it, over eager's. --ddp: two processes train together (gloo), each with
 half of the threads. --autocast bf16: the forward pass runs in autocast. --shapes N: instead of timing one size, N steps of random
-batches and lengths, and the kernels that are compiled after the fifth.
+batches and lengths, and the kernels that are compiled after the fifth. --warm: instead of timing steps, the first step of a process and
+of a second one, which finds the caches of the first.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import functools
 import math
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -99,6 +101,9 @@ class Race:
     def is_tenon(self, contender):
         return self.running[contender].setup.backend == "tenon"
 
+    def compiles(self, contender):
+        return self.running[contender].setup.backend is not None
+
     def times(self, seconds):
         """{contender: seconds of a step, one entry per round}, as the contender's own clock has them. If one gives no answer, as in ask(),
         the others are timed again without it."""
@@ -127,7 +132,7 @@ def measure(name, threads, options):
         first = race.ask("first", count=EXACT_STEPS if options.exact else LOSS_STEPS)
         exact = race.ask("exact", lambda c: c == "eager", count=EXACT_STEPS)["eager"] if options.exact else None
         wrong = disagreements(name, {c: answer["losses"] for c, answer in first.items()}, exact, TOLERANCE[options.autocast])
-        stats = race.ask("stats", lambda c: c == "tenon").get("tenon")
+        stats, own = race.ask("stats", lambda c: c == "tenon").get("tenon"), race.ask("own", race.compiles)
         saved = race.ask("saved", lambda c: c == "eager" or race.is_tenon(c))
         peak = race.ask("peak") if options.peak else {}
         times = race.times(options.seconds)
@@ -136,8 +141,9 @@ def measure(name, threads, options):
     row |= {c: f"{ratios[c]:.2f}x" if c in ratios else None for c in setups(name, threads, options) if c != "eager"}
     row |= {f"saved, {c}": cell for c, cell in relative(saved).items()} | {f"peak, {c}": cell for c, cell in relative(peak).items()}
     row |= {f"first s, {c}": f"{answer['seconds']:.1f}" for c, answer in first.items()}
+    row |= {f"own s, {c}": f"{seconds:.2f}" for c, seconds in own.items()}
     if stats:
-        row |= {"own s": f"{stats['compile_ms'] / 1e3:.2f}", "in PyTorch": str(stats["fallbacks"])}
+        row |= {"in PyTorch": str(stats["fallbacks"])}
         for why, count in stats["fallback_reasons"].items():
             print(f"  in PyTorch, {count}: {why}")
     return row, ratios, wrong + tell(name, race)
@@ -161,6 +167,25 @@ def measure_shapes(name, threads, options):
     return row, ratios, wrong + tell(name, race)
 
 
+def measure_warm(name, threads, options):
+    """As measure(), for the first steps of two processes one after the other. The ratios are those of the contender's own seconds."""
+    row, ratios = {"model": name, "threads": str(threads)}, {}
+    for contender, setup in setups(name, threads, options).items():
+        if setup.backend:
+            with tempfile.TemporaryDirectory(prefix="tenon-bench-") as caches:
+                found = [first_step(Contender(setup, options.limit, caches)) for _ in range(2)]
+            for what, (seconds, own) in zip(("first", "second"), found):
+                row |= {f"{what} process, {contender}": f"{seconds:.1f}", f"own s, {what}, {contender}": f"{own:.2f}"}
+            ratios[contender] = found[0][1] / found[1][1]
+    return row, ratios, []
+
+
+def first_step(contender):
+    """(seconds of the first step of a process, the seconds of it that the contender itself takes)"""
+    with contender as running:
+        return running.ask("first", count=1)["seconds"], running.ask("own")
+
+
 def tell(name, race):
     """Prints who failed and why. Returns a sentence for each that is ours."""
     for contender, why in race.failed.items():
@@ -172,10 +197,11 @@ def main():
     options = parse()
     machine = describe_machine()
     rows, wrong, means = [], [], {}
+    way = measure_shapes if options.shapes else measure_warm if options.warm else measure
     for name in options.models:
         for threads in options.threads:
             try:
-                row, ratios, bad = (measure_shapes if options.shapes else measure)(name, threads, options)
+                row, ratios, bad = way(name, threads, options)
             except Failed as error:
                 wrong.append(f"{name}, {threads} threads: eager: {error}")
                 print(f"  {wrong[-1]}", flush=True)
@@ -187,11 +213,13 @@ def main():
                 means.setdefault((c, threads), []).append(r)
     header = list(dict.fromkeys(column for row in rows for column in row))
     print("\n" + aligned(header, [[row.get(column) for column in header] for row in rows]))
-    print("geometric means: " + ", ".join(f"{c} {math.exp(statistics.fmean(map(math.log, r))):.2f}x on {threads} threads"
-                                          for (c, threads), r in means.items()))
+    of = "own seconds of the first process over those of the second: " if options.warm else "geometric means: "
+    print(of + ", ".join(f"{c} {math.exp(statistics.fmean(map(math.log, r))):.2f}x on {threads} threads" for (c, threads), r in means.items()))
     mode = f"{options.autocast or 'f32'}{', two processes' if options.ddp else ''}"
     print(f"\n{machine}. {mode}. Ratios: eager's time over the contender's. saved: bytes kept for the backward pass, peak: memory of a step, both over eager's."
           + f" late: after the first {LAST} sizes." * bool(options.shapes))
+    if options.warm and not wrong:
+        return 0
     print("\n".join(wrong) or ("errors of the losses are at most twice eager's" if options.exact else "losses of the first steps agree"))
     return 1 if wrong else 0
 
@@ -219,6 +247,7 @@ def parse(arguments=None):
     parser.add_argument("--peak", action="store_true", help="memory of a step")
     parser.add_argument("--ddp", action="store_true", help="two processes with DistributedDataParallel (gloo)")
     parser.add_argument("--shapes", type=int, default=0, metavar="N", help="N random batches and lengths instead of one size")
+    parser.add_argument("--warm", action="store_true", help="the first steps of two processes that share caches on disk")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.models if name not in MODELS]:
         parser.error(f"no model '{unknown[0]}': {', '.join(MODELS)}")

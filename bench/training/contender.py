@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 from torch._dynamo.utils import counters
 
+from bench.contenders import own_seconds
 from bench.models.worker import python_path
 from bench.training import step
 
@@ -46,16 +47,19 @@ class Setup:
 
 
 class Contender:
-    """Runs the processes of a Setup. limit_s: how long an answer may take. Use it as a context; the processes are ready when it begins."""
+    """Runs the processes of a Setup. limit_s: how long an answer may take; caches: a directory of caches that outlive the process. Use it
+    as a context; the processes are ready when it begins."""
 
-    def __init__(self, setup, limit_s):
-        self.setup, self.limit_s, self.spent = setup, limit_s, 0.0  # spent: the seconds of all steps that step() made
+    def __init__(self, setup, limit_s, caches=None):
+        self.setup, self.limit_s, self.caches = setup, limit_s, caches
+        self.spent = 0.0  # the seconds of all steps that step() made
 
     def __enter__(self):
         self.scratch = tempfile.TemporaryDirectory(prefix="tenon-bench-")
         self.log = open(Path(self.scratch.name, "log"), "wb")
         env = os.environ | {"OMP_NUM_THREADS": str(max(1, self.setup.threads // self.setup.ranks)), "HF_HUB_OFFLINE": "1",
-                            "TORCHINDUCTOR_CACHE_DIR": self.scratch.name, "PYTHONPATH": python_path()}
+                            "TORCHINDUCTOR_CACHE_DIR": self.caches or self.scratch.name, "PYTHONPATH": python_path()}
+        env |= {"TENON_CACHE": "on", "TENON_CACHE_DIR": self.caches} if self.caches else {}
         command = [sys.executable, "-m", "bench.training.contender", json.dumps(asdict(self.setup)), self.scratch.name]
         self.processes = [subprocess.Popen([*command, str(rank)], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                            stderr=self.log, start_new_session=True) for rank in range(self.setup.ranks)]
@@ -138,9 +142,13 @@ class Process:
     def exact(self, count):
         return step.exact_losses(self.setup.model, self.setup.tiny, count)
 
+    def own(self):
+        """Seconds that Tenon or Inductor took of the steps so far; None for others."""
+        return own_seconds(self.setup.backend or "eager")
+
     def stats(self):
         import tenon
-        return {key: tenon.stats()[key] for key in ("compile_ms", "kernels_compiled", "fallbacks", "fallback_reasons")}
+        return {key: tenon.stats()[key] for key in ("kernels_compiled", "fallbacks", "fallback_reasons")}
 
     def shapes(self, count, batch, length):
         """Steps of `count` random batches (1 to `batch`) and lengths (2 to `length`). Returns the losses, the seconds of all steps, and
@@ -163,7 +171,7 @@ class Process:
         return {"losses": losses, "seconds": seconds, "kernels": kernels - after[0], "graphs": graphs - after[1]}
 
 
-ANSWERS = ("first", "step", "saved", "peak", "exact", "stats", "shapes")
+ANSWERS = ("first", "own", "step", "saved", "peak", "exact", "stats", "shapes")
 
 
 def main():

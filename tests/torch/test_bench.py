@@ -214,9 +214,9 @@ def test_errors_of_losses_are_at_most_twice_those_of_eager():
     assert disagreements("m", {"eager": exact, "tenon": [1.0, 2.01, 3.0]}, None) == ["m: loss 2.01 of tenon, 2.0 of eager"]
 
 
-def contender_of(**setup):
+def contender_of(caches=None, **setup):
     from bench.training.contender import Contender, Setup
-    return Contender(Setup("dlrm", tiny=True, threads=1, **setup), limit_s=120)
+    return Contender(Setup("dlrm", tiny=True, threads=1, **setup), limit_s=120, caches=caches)
 
 
 def test_a_contender_trains_when_it_is_asked():
@@ -235,6 +235,17 @@ def test_a_contender_trains_when_it_is_asked():
         pass
     race = type("Race", (), {"failed": {"inductor": "no answer", "tenon": "exit code 1"}})
     assert tell("dlrm", race) == ["dlrm: tenon: exit code 1"]
+
+
+def test_a_second_process_finds_the_caches_of_the_first(tmp_path):
+    from bench.train import first_step
+
+    stored = []
+    for _ in range(2):
+        seconds, own = first_step(contender_of(str(tmp_path), backend="tenon"))
+        assert 0 < own < seconds
+        stored.append({path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()})
+    assert stored[0] and stored[0] == stored[1]
 
 
 def test_two_ranks_train_together():

@@ -6,8 +6,10 @@ user only with options={"fallback": "error"}.
 Tested by tests/torch/test_backend.py, test_aot_semantics.py, test_training.py, test_training_faults.py and test_distributed.py.
 """
 
+import contextlib
 import dataclasses
 import functools
+import gc
 import itertools
 import logging
 import uuid
@@ -74,9 +76,10 @@ def compile_graph(gm, example_inputs, options, records=None):
             record = note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
             record.saved = saved[-1] if kind == "forward" and saved else None
             start = report.clock()
-            function = _compile(graph, now, real, record, kind, saving, donated)
-            if saving:
-                function = _savable(function, options, record)
+            with _without_collections():
+                function = _compile(graph, now, real, record, kind, saving, donated)
+                if saving:
+                    function = _savable(function, options, record)
             record.seconds = report.clock() - start
             function._tenon_record = record  # lives as long as the function
             return function
@@ -116,6 +119,18 @@ def compile_graph(gm, example_inputs, options, records=None):
 
         return serialization.SerializedFunction(compiled)
     return overlap.guarded(compiled, gm, own, example_inputs, written, refusal.of_calls(noted[-1], options.fallback))
+
+
+@contextlib.contextmanager
+def _without_collections():
+    """Pauses Python's cyclic garbage collector, which would look through PyTorch's graphs again and again while objects are made that all stay."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 def _untraced(compile):
