@@ -1,4 +1,4 @@
-// See passes.h. The rules, in the order in which they are tried. All are exact, including NaN, infinities and
+// See passes.h. The rules, in the order in which they are tried. All but `sums` are exact, including NaN, infinities and
 // signed zeros. So there is no rule for x + 0.0 (which is not x for x = -0) and none for x * 0 (which is not
 // 0 for NaN).
 //
@@ -13,6 +13,8 @@
 //              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
 //   padding    convolution(pad of zeros) = convolution with this padding, if less than a window of it is padding
 //   heads      attention(q, repeat(k), repeat(v)) = attention(q, k, v), if each head is repeated the same number of times in a row
+//   sums       x + index_put(0, i, u, mode="add") = index_put(x, i, u, mode="add") of at least 32 bits, likewise
+//              scatter; the order of the sums differs
 //   numbers    cast to the same dtype = x                cast of full = full
 //              cast(cast(x, wider), t) = cast(x, t) if the inner cast is exact
 //              x * 1 = x / 1 = x - 0 = x                 integer x + 0 = x
@@ -39,10 +41,11 @@ class Simplifier {
   Graph run() {
     return rewrite(source_, [&](Builder& b, Node&& node, ValueId old) {
       b_ = &b;
-      single_use_ = !source_.node(old).inputs.empty() && uses_[source_.node(old).inputs[0]] == 1;
+      old_ = &source_.node(old);
+      single_use_ = !old_->inputs.empty() && uses_[old_->inputs[0]] == 1;
       using Rule = std::optional<ValueId> (Simplifier::*)(const Node&);
       for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::padding,
-                        &Simplifier::shared_heads, &Simplifier::numbers})
+                        &Simplifier::shared_heads, &Simplifier::sums, &Simplifier::numbers})
         if (auto v = (this->*rule)(node)) {
           changed = true;
           return *v;
@@ -252,6 +255,27 @@ class Simplifier {
     return is_integer(to) && size_of(to) > size_of(from) && (info(to).is_signed || !info(from).is_signed);
   }
 
+  std::optional<ValueId> sums(const Node& n) {
+    if (n.op != ops::add || size_of(type(n).dtype) < 4)
+      return {};  // many small updates of a large 16-bit number would be lost
+    for (size_t i = 0; i < 2; ++i) {
+      const Node& put = made(n.inputs[i]);
+      const ValueId other = n.inputs[1 - i];
+      if ((put.op != ops::index_put && put.op != ops::scatter) ||
+          attr_as<std::string>(put, "mode") != "add" || b_->type(other) != put.type ||
+          uses_[old_->inputs[i]] > 1 || literal(other))
+        continue;
+      const auto base = literal(put.inputs[0]);
+      if (!base || base->as_double() != 0) continue;
+      Node sum = n;
+      sum.op = put.op;
+      sum.inputs = {other, put.inputs[1], put.inputs[2]};
+      sum.attrs = put.attrs;
+      return b_->add(std::move(sum));
+    }
+    return {};
+  }
+
   std::optional<ValueId> numbers(const Node& n) {
     if (n.inputs.empty()) return {};
     const ValueId x = n.inputs[0];
@@ -304,6 +328,7 @@ class Simplifier {
   const Graph& source_;
   std::vector<int> uses_;
   Builder* b_ = nullptr;
+  const Node* old_ = nullptr;  // the node of source_ that is now rewritten
   bool single_use_ = false;
 };
 

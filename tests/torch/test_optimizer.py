@@ -3,6 +3,8 @@
 A compiled step of some optimizers differs from eager's in f64, whatever the backend: Dynamo traces their capturable form, which
 keeps counts of steps in f32. So steps are compared with Dynamo's graph in eager mode, and with eager by a wider tolerance."""
 
+import itertools
+
 import pytest
 import torch
 from torch.testing._internal.common_optimizers import optim_db
@@ -106,3 +108,35 @@ def test_ops_of_lists():
     xs, ys = ([torch.rand(3, 4) + 0.5, torch.rand(5) + 0.5] for _ in range(2))
     torch.testing.assert_close(torch.compile(f, backend="tenon", fullgraph=True)(xs, ys), f(xs, ys))
     assert tenon.stats()["fallback_reasons"] == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("wrong", [None, float("inf"), float("nan")])
+def test_gradients_of_a_scaled_loss(dtype, wrong):
+    def unscale(gradients, found_inf, inv_scale):
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inv_scale)
+
+    torch.manual_seed(0)
+    gradients = [torch.randn(3, 5).to(dtype), torch.randn(1).to(dtype), torch.randn(0).to(dtype), torch.randn(7, 3).to(dtype).t()]
+    if wrong is not None:
+        gradients[3][1, 2] = wrong
+    want = [g.clone() for g in gradients], torch.zeros(1)
+    unscale(*want, torch.tensor([0.3]))
+    got = [g.clone() for g in gradients], torch.zeros(1)
+    torch.compile(unscale, backend="tenon", fullgraph=True, options={"fallback": "error"})(*got, torch.tensor([0.3]))
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    assert got[1].item() == (wrong is not None)
+
+
+@pytest.mark.parametrize("found_inf", [0.0, 1.0])
+def test_the_scale_of_a_loss(found_inf):
+    torch._dynamo.reset()
+    update = torch.compile(torch._amp_update_scale_, backend="tenon", fullgraph=True, options={"fallback": "error"})
+    for scale, steps, interval in itertools.product([1.0, 3e38, 65536.0], [0, 1, 2], [1, 2, 2000]):
+        def tensors():
+            return torch.tensor([scale]), torch.tensor([steps], dtype=torch.int32), torch.tensor([found_inf])
+
+        want, got = tensors(), tensors()
+        torch._amp_update_scale_(*want, 2.0, 0.5, interval)
+        update(*got, 2.0, 0.5, interval)
+        assert torch.equal(got[0], want[0]) and torch.equal(got[1], want[1]), (scale, steps, interval)

@@ -92,6 +92,7 @@ Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGra
       source.executables[list[k]] = std::move(executables[k]);
     }
   }
+  share_outputs(stored.layouts, source);
   for (const auto& m : members) {
     built.nodes += static_cast<int64_t>(m.size());
     if (m.size() > 1) built.nodes_fused += static_cast<int64_t>(m.size());

@@ -73,4 +73,29 @@ std::vector<std::unique_ptr<Executable>> find_same_memory(const std::vector<std:
   return found;
 }
 
+void share_outputs(std::span<const Layout> layouts, PlanSource& source) {
+  const Graph& g = *source.graph;
+  std::vector<int> readers(g.nodes.size(), 0);
+  std::vector<bool> made(g.nodes.size(), false);
+  for (const auto& e : source.executables) {
+    for (ValueId v : e->inputs) ++readers[v];
+    for (ValueId v : e->outputs) made[v] = true;
+  }
+  for (const OutputBinding& o : g.outputs)
+    ++readers[o.value];  // some are intermediates that are copied at the end
+  for (size_t s = source.executables.size(); s-- > 0;) {
+    const Executable& e = *source.executables[s];
+    std::vector<bool> given(e.outputs.size(), false);
+    for (auto [out, operand] : e.inplace) {
+      const ValueId to = e.outputs[out], from = e.inputs[operand];
+      const int o = source.output_of[to];
+      if (o < 0 || g.outputs[o].updates || given[out] || !made[from] || readers[from] > 1 ||
+          source.output_of[from] >= 0 || !layouts[to].dense || g.type(from) != g.type(to))
+        continue;
+      source.output_of[from] = o;
+      given[out] = true;
+    }
+  }
+}
+
 }  // namespace tenon

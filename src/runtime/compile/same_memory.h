@@ -17,4 +17,8 @@ std::vector<std::unique_ptr<Executable>> find_same_memory(const std::vector<std:
                                                           std::span<const Layout> layouts,
                                                           PlanSource& source);
 
+// An intermediate that a group may overwrite with an output, and that nothing else reads, is written to the output's memory too: the
+// product to which a scatter adds rows, for instance. Sets source.output_of for it. All executables have been built.
+void share_outputs(std::span<const Layout> layouts, PlanSource& source);
+
 }  // namespace tenon

@@ -242,13 +242,19 @@ Status Plan::prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes
   return prepare_steps(source, sizes, place_copy, /*copies=*/true);
 }
 
-// An output that updates an input is written in place, or copied to the input. Any other output may share the memory of an input if the executable allows it, no later step reads the input, and
-// no step from there on can fail. A host that then computes the outputs itself finds its inputs unchanged.
+// An output that updates an input is written in place, or copied to the input. Any other output may share the memory of an input if the
+// executable that first writes to the output's memory allows it, no later step reads the input, and no step from there on can fail. A host that then
+// computes the outputs itself finds its inputs unchanged.
 void Plan::find_in_place(const PlanSource& source) {
   const Graph& g = *source.graph;
   for (size_t o = g.plain_outputs(); o < g.outputs.size(); ++o)
     in_place.push_back({static_cast<int>(o), *g.outputs[o].updates});
   std::set<ValueId> read_later;
+  std::vector<size_t> first(
+      g.outputs.size(), source.executables.size());  // the executable that first writes to an output's memory
+  for (size_t s = source.executables.size(); s-- > 0;)
+    for (ValueId v : source.executables[s]->outputs)
+      if (source.output_of[v] >= 0) first[source.output_of[v]] = s;
   for (size_t s = source.executables.size(); s-- > 0;) {
     const Executable& e = *source.executables[s];
     if (e.may_fail()) return;
@@ -256,7 +262,8 @@ void Plan::find_in_place(const PlanSource& source) {
       const int o = source.output_of[e.outputs[out]], i = source.input_of[e.inputs[in]];
       if (o < 0 || i < 0 || source.output_of[e.inputs[in]] >= 0 || read_later.contains(e.inputs[in]))
         continue;
-      if (g.outputs[o].updates || g.outputs[o].value != e.outputs[out] || g.inputs[i].donated) continue;
+      if (g.outputs[o].updates || first[o] != s || g.inputs[i].donated) continue;
+      if (g.type(g.outputs[o].value) != g.type(e.outputs[out])) continue;
       if (g.type(e.outputs[out]).dtype == g.type(e.inputs[in]).dtype && outputs[o].shape == inputs[i].shape &&
           outputs[o].strides == inputs[i].strides)
         in_place.push_back({o, i});

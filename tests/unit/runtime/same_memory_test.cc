@@ -67,5 +67,39 @@ TEST(SameMemory, OtherViewsAreCopied) {
       is_shared(run_text(image("slice(%a){axis=2, start=0, end=4, step=1}", ""), {3, 6, 4}, {24, 4, 1})));
 }
 
+// Adds a row of 5 to row 1 of a product of ones and twos, twice. Returns the bytes of the workspace. more: a line that may read the product, %p.
+int64_t workspace_of_sum(const std::string& strides, std::vector<int64_t> of_tensor,
+                         const std::string& more = "") {
+  auto graph = parse_graph(
+      "graph @f(%x: f32[3,8], %w: f32[8,8], %i: i64[2], %u: f32[2,8]) {\n  %p = matmul(%x, %w)\n" + more +
+      "  %y = index_put(%p, %i, %u){axis=0, mode=\"add\"}\n  return %y" + strides +
+      (more.empty() ? "" : ", %z") + "\n}");
+  TENON_CHECK(graph.ok(), graph.status().message());
+  std::vector<HostTensor> inputs{
+      {DType::f32, {3, 8}}, {DType::f32, {8, 8}}, {DType::i64, {2}}, {DType::f32, {2, 8}}};
+  for (size_t n = 0; n < inputs.size(); ++n)
+    for (int64_t k = 0; k < inputs[n].count(); ++k) inputs[n].set_number(k, std::vector{1, 2, 1, 5}[n]);
+  HostTensor y(DType::f32, {3, 8}), z(DType::f32, {3, 8});
+  auto program = Program::make(*graph, {}, {});
+  TENON_CHECK(program.ok(), program.status().message());
+  std::vector<Tensor> in, out{tensor_of(y)};
+  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
+  out[0].strides = of_tensor;
+  if (!more.empty()) out.push_back(tensor_of(z));
+  const Status status = (*program)->run(in, out);
+  TENON_CHECK(status.ok(), status.message());
+  for (int64_t row = 0; row < 3; ++row)
+    for (int64_t k = 0; k < 8; ++k)
+      EXPECT_EQ(y.number(row * of_tensor[0] + k * of_tensor[1]), row == 1 ? 26 : 16) << row << " " << k;
+  for (int64_t k = 0; k < 24 && !more.empty(); ++k) EXPECT_EQ(z.number(k), -16) << k;
+  return (*program)->stats().workspace_bytes;
+}
+
+TEST(SameMemory, RowsAreAddedToAProductInTheOutput) {
+  const int64_t shared = workspace_of_sum("", {8, 1});
+  EXPECT_LE(shared + 96, workspace_of_sum(" strides=[1,3]", {1, 3}));
+  EXPECT_LE(shared + 96, workspace_of_sum("", {8, 1}, "  %z = neg(%p)\n"));
+}
+
 }  // namespace
 }  // namespace tenon

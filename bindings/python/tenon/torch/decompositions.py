@@ -39,10 +39,32 @@ def _table(quantized):
     found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
     for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
         found[op] = _of_classes(found[op])
+    found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
+    found[torch.ops.aten._amp_update_scale.default] = _update_scale
     found |= {op: functools.partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd) for op in _of_lists(torch)}
     if quantized is not None:
         found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
     return found
+
+
+def _unscale(gradients, found_inf, inv_scale):
+    """As PyTorch's kernel: (gradients times inv_scale, 1 if an element of a gradient is no finite number, else found_inf). inv_scale: a scalar of f32."""
+    import torch
+
+    wrong = torch.stack([g.isfinite().logical_not().any() for g in gradients]).any() if gradients else found_inf != 0
+    return [g * inv_scale for g in gradients], torch.where(wrong, torch.ones_like(found_inf), found_inf)
+
+
+def _update_scale(scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval):
+    """As PyTorch's kernel: (scale, how many steps in a row had finite gradients). Both are scalars."""
+    import torch
+
+    steps = growth_tracker + 1
+    grown = scale * growth_factor
+    grows = (steps == growth_interval) & grown.isfinite()
+    kept = torch.where(grows, grown, scale), torch.where(steps == growth_interval, torch.zeros_like(steps), steps)
+    wrong = found_inf != 0
+    return torch.where(wrong, scale * backoff_factor, kept[0]), torch.where(wrong, torch.zeros_like(steps), kept[1])
 
 
 def _of_lists(torch):
