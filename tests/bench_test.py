@@ -93,6 +93,22 @@ def test_counts_of_operations_and_bytes(tmp_path):
     assert middle["bytes_saved"] > 0 and middle["advice"]
 
 
+@pytest.mark.parametrize("cold", [[], ["--cold"]], ids=["warm", "cold"])
+def test_a_row_says_what_the_probes_say(tmp_path, cold):
+    path = tmp_path / "a.json"
+    done = tenon("bench", "exp(x)*2", "x @ w", "x + 1", "--shapes", "x:128x128,w:128x128", "--json", path, *cold, *QUICK)
+    assert done.returncode == 0, done.stderr
+    medians = [b for b in json.loads(path.read_text())["benchmarks"] if b.get("aggregate_name") == "median"]
+    for row, line, b in zip(done.stdout.splitlines()[2::2], done.stdout.splitlines()[3::2], medians, strict=True):
+        of_copy, of_peak = (b[f"{what}_per_second"] / b[f"{probe}_per_second"] for what, probe in (("bytes", "copy_bytes"), ("operations", "peak_operations")))
+        assert b["bytes"] / b["bytes_per_second"] == pytest.approx(b["operations"] / b["operations_per_second"])
+        assert b["share_of_roofline"] == pytest.approx(max(of_copy, of_peak)) and f"{b['share_of_roofline'] * 100:.0f}%" in row.split()
+        assert ("the probes moved by" in line) == (b["probes_moved"] > 0.1)
+        assert line.strip().startswith(b["advice"]) and b["p90_us"] <= b["p99_us"]
+        assert b["advice"].startswith("memory bound: ") == (of_copy >= 0.7 and of_copy >= of_peak), b
+        assert not b["advice"].startswith("bound by multiply-adds: ") or of_peak >= 0.6
+
+
 def test_a_directory_is_a_suite(tmp_path):
     for name in ("b", "a"):
         (tmp_path / f"{name}.tn").write_text("graph @g(%x: f32[8]) {\n  %y = neg(%x)\n  return %y\n}\n")
@@ -114,6 +130,9 @@ def test_files_of_one_name_keep_their_paths(tmp_path):
 def test_suites_run():
     done = tenon("bench", ROOT / "bench/suites", "--print")
     assert done.returncode == 0 and done.stdout.count("graph @") == len(list((ROOT / "bench/suites").glob("*.tn"))) > 5
+    done = tenon("bench", ROOT / "bench/suites", "--dim", "M=24", "--dim", "N=40", *QUICK)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2 + 2 * len(list((ROOT / "bench/suites").glob("*.tn"))), done.stderr
+    assert done.stdout.count("too large to compare") == 1  # mlp, whose widths are constant; the others were compared with the evaluator
 
 
 @pytest.mark.parametrize("verb", ["bench", "profile"])

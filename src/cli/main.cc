@@ -35,7 +35,8 @@ void add_subject(CLI::App* verb, tenon::cli::SubjectArgs& args) {
   verb->add_option("--backend", args.backends, "Only these back ends, in order of preference")
       ->delimiter(',');
   verb->add_option("--without", args.without, "Passes that are left out")->delimiter(',');
-  verb->add_option("--seconds", args.seconds, "Of calls per case")->check(CLI::PositiveNumber);
+  verb->add_option("--seconds", args.seconds, "Of calls per case, with --cold also of emptying the caches")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--seed", args.seed, "Of the random inputs");
 }
 

@@ -81,8 +81,8 @@ class Bench {
     TENON_TRY(check(tensors, &m));
     describe(&m);
 
-    const double copy = copy_rate(static_cast<int64_t>(m.work.bytes), threads_),
-                 peak = multiply_add_rate(threads_);
+    const auto copies = [&] { return copy_rate(static_cast<int64_t>(m.work.bytes), threads_, args_.cold); };
+    const double copy = copies(), peak = multiply_add_rate(threads_);
     std::vector<std::function<Status()>> contenders{[&] { return program_->run(in, out); }};
     if (unfused_) contenders.push_back([&] { return unfused_->run(in, out); });
     if (!m.work.expensive.empty()) {
@@ -91,10 +91,10 @@ class Bench {
       }
       contenders.push_back([&] { return cheap_->run(in, out); });
     }
-    TENON_ASSIGN(std::vector<Timing> timings, measure(contenders, args_.seconds, args_.rounds,
-                                                      args_.cold ? flush_caches : std::function<void()>()));
-    const double copy_after = copy_rate(static_cast<int64_t>(m.work.bytes), threads_),
-                 peak_after = multiply_add_rate(threads_);
+    TENON_ASSIGN(std::vector<Timing> timings,
+                 measure(contenders, args_.seconds, args_.rounds,
+                         args_.cold ? [&] { flush_caches(threads_); } : std::function<void()>()));
+    const double copy_after = copies(), peak_after = multiply_add_rate(threads_);
     m.copy = std::max(copy, copy_after);
     m.peak = std::max(peak, peak_after);
     m.moved = std::max(std::abs(copy_after / copy - 1), std::abs(peak_after / peak - 1));

@@ -42,16 +42,21 @@ Result<std::vector<Timing>> measure(const std::vector<std::function<Status()>>& 
   std::vector<Timing> out(contenders.size());
   for (const auto& call : contenders)
     for (int i = 0; i < 3; ++i) TENON_TRY(call());
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
   for (int round = 0; round < rounds; ++round)
-    for (size_t c = 0; c < contenders.size(); ++c) {
+    for (size_t turn = 0; turn < contenders.size(); ++turn) {
+      const size_t c = (turn + static_cast<size_t>(round)) % contenders.size();
       std::vector<double> times;
       double sum = 0;
       do {
+        const auto turn_start = Clock::now();
         if (before) before();
         const auto start = Clock::now();
         TENON_TRY(contenders[c]());
-        times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-        sum += times.back();
+        times.push_back(since(start));
+        sum += before ? since(turn_start) : times.back();
       } while (sum < seconds / rounds);
       out[c].rounds.push_back(std::move(times));
     }

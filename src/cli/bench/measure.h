@@ -22,7 +22,8 @@ struct Timing {
 
 double median(std::vector<double> values);
 
-// Calls each contender for seconds / rounds in each round, at least once. before: runs before every call and is not timed.
+// Calls each contender for seconds / rounds in each round, at least once; each round begins with another contender. before: runs before every
+// call; its time belongs to the seconds but to no call.
 Result<std::vector<Timing>> measure(const std::vector<std::function<Status()>>& contenders, double seconds,
                                     int rounds, const std::function<void()>& before);
 
