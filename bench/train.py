@@ -35,7 +35,8 @@ from bench.training.contender import LAST, Contender, Failed, Setup  # noqa: E40
 from bench.training.step import MODELS, SENTENCES           # noqa: E402
 
 ROUNDS = 30
-BATCH, LENGTH, TINY_LENGTH = 8, 128, 16  # the largest ones of --shapes; lengths begin with 2
+BATCH, LENGTH, TINY_LENGTH = 8, 128, 16  # the largest ones of --shapes
+LEAST, LEAST_MANY = (1, 2), (2, 3)       # the smallest batch and length of --shapes, and with --many. A length of 2 has one token to predict
 LOSS_STEPS, EXACT_STEPS = 3, 5
 TOLERANCE = {None: 2e-3, "bfloat16": 2e-2}  # of losses, relative. A bf16 has 8 bits
 
@@ -153,11 +154,15 @@ def longest(options):
     return TINY_LENGTH if options.tiny else LENGTH
 
 
+def least(options):
+    return LEAST_MANY if options.many else LEAST
+
+
 def measure_shapes(name, threads, options):
     """As measure(), for steps of random batches and lengths."""
     with contextlib.ExitStack() as stack:
         race = Race(name, threads, options, stack)
-        found = race.ask("shapes", count=options.shapes, batch=BATCH, length=longest(options))
+        found = race.ask("shapes", count=options.shapes, batch=BATCH, length=longest(options), least=least(options))
     tolerance = TOLERANCE["bfloat16"]  # after so many steps the weights differ
     wrong = disagreements(name, {c: answer["losses"] for c, answer in found.items()}, None, tolerance)
     row = {"model": name, "threads": str(threads), "eager s": f"{found['eager']['seconds']:.1f}"}
@@ -247,6 +252,7 @@ def parse(arguments=None):
     parser.add_argument("--peak", action="store_true", help="memory of a step")
     parser.add_argument("--ddp", action="store_true", help="two processes with DistributedDataParallel (gloo)")
     parser.add_argument("--shapes", type=int, default=0, metavar="N", help="N random batches and lengths instead of one size")
+    parser.add_argument("--many", action="store_true", help="with --shapes: no axis of size 1, for which PyTorch traces the model once more")
     parser.add_argument("--warm", action="store_true", help="the first steps of two processes that share caches on disk")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.models if name not in MODELS]:
@@ -254,7 +260,7 @@ def parse(arguments=None):
     options.models = options.models or list(SENTENCES if options.shapes else MODELS)
     if options.shapes and not set(options.models) <= set(SENTENCES):
         parser.error(f"--shapes takes models of sentences: {', '.join(SENTENCES)}")
-    pairs = BATCH * (longest(options) - 1)
+    pairs = (BATCH - least(options)[0] + 1) * (longest(options) - least(options)[1] + 1)
     if options.shapes and not LAST < options.shapes <= pairs:
         parser.error(f"--shapes takes {LAST + 1} to {pairs}: there are {pairs} pairs of a batch and a length, and kernels of the first {LAST} are not late")
     if options.peers and missing_for_peers():

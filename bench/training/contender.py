@@ -150,13 +150,13 @@ class Process:
         import tenon
         return {key: tenon.stats()[key] for key in ("kernels_compiled", "fallbacks", "fallback_reasons")}
 
-    def shapes(self, count, batch, length):
-        """Steps of `count` random batches (1 to `batch`) and lengths (2 to `length`). Returns the losses, the seconds of all steps, and
+    def shapes(self, count, batch, length, least):
+        """Steps of `count` random batches (least[0] to `batch`) and lengths (least[1] to `length`). Returns the losses, the seconds of all steps, and
         the numbers of kernels and of graphs that were compiled after the first LAST distinct pairs."""
         made = lambda: (self.stats()["kernels_compiled"], counters["stats"]["unique_graphs"])
         draw, pairs = random.Random(0), []
         while len(pairs) < count:
-            pair = draw.randint(1, batch), draw.randint(2, length)
+            pair = draw.randint(least[0], batch), draw.randint(least[1], length)
             pairs += [pair] * (pair not in pairs)
         torch.manual_seed(0)
         losses, seconds, after = [], 0.0, (0, 0)
