@@ -1,5 +1,6 @@
 """Gradient graphs of Tenon, run as programs, against torch.autograd: activations, norms, products, convolutions, poolings,
-attention, indexing, reductions and scans; where a function has no derivative; batches of 2 and 3, odd sizes, symbolic and constant."""
+attention, indexing, reductions and scans; where a function has no derivative; batches of 2 and 3, odd sizes, symbolic and constant.
+Compiled functions against finite differences."""
 
 import ctypes
 from ctypes import POINTER, c_int32, c_void_p
@@ -8,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import tenon
 from tenon import _abi
 
 from sample import in_turn
@@ -243,3 +245,32 @@ def test_many_convolutions():
 
     compare(body, network, [randn(2, 8, 9, 9), randn(8, 8, 3, 3) / 8], 1e-8)
     compare(body, network, [randn(2, 8, 9, 9).float(), (randn(8, 8, 3, 3) / 8).float()], 2e-4)
+
+
+def images(*shape):
+    """Images whose elements differ by far more than a finite difference."""
+    return torch.randperm(torch.Size(shape).numel()).view(shape).double() / 8
+
+
+IDS, CLASSES = torch.tensor([[3, 0, 3], [1, 3, 4]]), torch.tensor([2, -100, 0, 2])
+COMPILED = {
+    "attention": (F.scaled_dot_product_attention, lambda: heads(2, 3, 5, 4)),
+    "attention_causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), lambda: heads(1, 4, 4, 2)),
+    "attention_mask": (F.scaled_dot_product_attention, lambda: [*heads(2, 3, 4, 4), randn(3, 4)]),
+    "cross_entropy": (lambda x: F.cross_entropy(x.sin(), CLASSES, torch.arange(5.0, dtype=x.dtype), label_smoothing=0.1), lambda: [randn(4, 5)]),
+    "cross_entropy_of_classes": (lambda x: F.cross_entropy(x, CLASSES), lambda: [randn(4, 5)]),
+    "nll_loss": (lambda x: F.nll_loss(x.sin(), CLASSES, reduction="sum"), lambda: [randn(4, 5)]),
+    "embedding": (lambda w: F.embedding(IDS, w.sin()).exp(), lambda: [randn(5, 3)]),
+    "select": (lambda x: x.select(1, -2).sin() * x[:, 0], lambda: [randn(3, 4, 2)]),
+    "slice": (lambda x: x[:, 1:6:2].sin() * x[:, 3:] + x[1:].sum(), lambda: [randn(3, 6)]),
+    "max_pool": (lambda x: F.max_pool2d(x.sinh(), 3, 2, 1), lambda: [images(2, 1, 6, 5) / 8]),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x.sin(), (5,), w, b), lambda: [randn(3, 5), randn(5), randn(5)]),
+    "softmax": (lambda x: x.softmax(1) * x.log_softmax(0), lambda: [randn(3, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_finite_differences(name):
+    function, make = COMPILED[name]
+    assert torch.autograd.gradcheck(torch.compile(function, backend="tenon"), [t.requires_grad_() for t in make()], rtol=1e-6, atol=1e-7)
+    assert tenon.stats()["fallbacks"] == 0 and tenon.stats()["calls"] > 2
