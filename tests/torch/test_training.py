@@ -183,6 +183,25 @@ def test_masks_are_those_of_eager_mode_bit_for_bit():
         torch.testing.assert_close(torch.compile(f, backend="tenon")(transposed, y), want, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout_in_attention(causal):
+    """The mask is that of eager mode: the result of unit vectors as values is the matrix of weights."""
+    def f(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.4, is_causal=causal)
+
+    inputs = [torch.randn(2, 3, 16, 8), torch.randn(2, 3, 16, 8), torch.eye(16).expand(2, 3, 16, 16)]
+    results = []
+    for g in (f, torch.compile(f, backend="tenon")):
+        tensors = [t.clone().requires_grad_() for t in inputs]
+        torch.manual_seed(7)
+        for _ in range(2):  # gradients add up
+            weights = g(*tensors)
+            weights.square().sum().backward()
+        results.append((weights == 0, weights, [t.grad for t in tensors]))
+    torch.testing.assert_close(*results)
+    assert 0.35 < (results[0][0].float().mean() - 15 / 32 * causal) / (1 - 15 / 32 * causal) < 0.45 and tenon.stats()["fallbacks"] == 0
+
+
 def test_other_random_numbers_keep_their_order():
     def f(x):
         return F.dropout(x, 0.5) + torch.rand_like(x) * F.dropout(x, 0.3)
