@@ -1,4 +1,5 @@
-"""The number of threads: a call uses those that PyTorch has at the time, not those that it had when the plan was made."""
+"""The number of threads: a call uses those that PyTorch has at the time, not those that it had when the plan was made. Sums at equal
+indices do not depend on it."""
 
 import os
 import time
@@ -60,3 +61,29 @@ def test_the_option_limits_products(two_threads):
         torch.testing.assert_close(fast(x), layer(x))
         assert share_of_other_threads(lambda: fast(x)) <= 0.1
         assert share_of_other_threads(lambda: layer(x)) > 0.3       # eager mode uses both
+
+
+SUMS = {
+    "scatter_add": lambda x, i, s: x.scatter_add(0, i[:, None].expand_as(s), s),
+    "scatter_reduce": lambda x, i, s: x.t().scatter_reduce(1, i.expand_as(s.t()), s.t(), "sum"),
+    "index_add": lambda x, i, s: x.index_add(0, i, s),
+    "index_put": lambda x, i, s: x.index_put((i,), s, accumulate=True),
+    "index_put_pairs": lambda x, i, s: x.expand(2, -1, -1).index_put((i % 2, i), s, accumulate=True),
+    "embedding": lambda x, i, s: torch.ops.aten.embedding_dense_backward(s, i, x.shape[0], -1, False),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("targets", [3, 64])
+def test_sums_at_equal_indices_have_the_same_bits(two_threads, name, targets):
+    """Hundreds of rows of mixed magnitude at an index: another order of the additions has other bits. Threads share the columns."""
+    width, count = 2000, 1000
+    arguments = [torch.randn(targets, width), torch.randint(targets, (count,)), torch.randn(count, width).exp()]
+    f, found = torch.compile(SUMS[name], backend="tenon"), []
+    with torch.no_grad():
+        for threads in (1, 2, 4, 1):
+            torch.set_num_threads(threads)
+            found.append(f(*arguments))
+        exact = SUMS[name](arguments[0].double(), arguments[1], arguments[2].double())
+    torch.testing.assert_close(found[0].double(), exact, rtol=1e-5, atol=1e-5)
+    assert all(torch.equal(found[0], y) for y in found[1:]) and tenon.stats()["fallbacks"] == 0
