@@ -3,10 +3,14 @@
 A compiled step of some optimizers differs from eager's in f64, whatever the backend: Dynamo traces their capturable form, which
 keeps counts of steps in f32. So steps are compared with Dynamo's graph in eager mode, and with eager by a wider tolerance."""
 
+import copy
 import itertools
+import math
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.testing._internal.common_optimizers import optim_db
 
 import tenon
@@ -23,16 +27,16 @@ def parameters(shapes, dtype=torch.float64):
     return [torch.nn.Parameter(torch.full(s, 0.5, dtype=dtype)) for s in shapes]
 
 
-def step(cls, shapes, options, backend, steps=4):
-    """The parameters after some steps with the same gradients. backend: None for eager."""
+def step(cls, shapes, options, backend, steps=4, dtype=torch.float64, rounded=None):
+    """The parameters after some steps with the same gradients, which are `rounded` (to dtype). backend: None for eager."""
     torch._dynamo.reset()
     torch.manual_seed(0)
-    values = parameters(shapes)
+    values = parameters(shapes, dtype)
     optimizer = cls(values, **options)
     run = torch.compile(optimizer.step, backend=backend) if backend else optimizer.step
     for _ in range(steps):
         for p in values:
-            p.grad = torch.randn_like(p)
+            p.grad = torch.randn(p.shape).to(rounded or dtype).to(dtype)
         run()
     return values
 
@@ -57,6 +61,100 @@ def test_a_step(cls, options):
     torch.testing.assert_close(ours, step(cls, shapes, options, "eager"), **close)
     if cls.__name__ != "Muon":
         torch.testing.assert_close(ours, step(cls, shapes, options, None), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", UNTRACED)
+def test_what_is_untraced_runs_in_pytorch(name):
+    cls = next(info.optim_cls for info in optim_db if info.optim_cls.__name__ == name)
+    p, = parameters(SHAPES[:1])
+    p.grad = torch.ones_like(p).to_sparse() if name == "SparseAdam" else torch.ones_like(p)
+    torch.compile(cls([p]).step, backend="tenon")(*[lambda: p.detach().sum()] * (name == "LBFGS"))
+    assert (p != 0.5).all() and tenon.stats()["programs"] == tenon.stats()["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name, options", [("AdamW", {"eps": 1e-3}), ("SGD", {"momentum": 0.9, "nesterov": True}), ("Adagrad", {}), ("Adamax", {})])
+def test_steps_of_narrow_dtypes(name, options, dtype):
+    """The error against f64 is about that of Dynamo's graph in eager mode."""
+    cls = getattr(torch.optim, name)
+    exact = step(cls, SHAPES, {"lr": 0.1, **options}, None, rounded=dtype)
+    error = {}
+    for backend in ("tenon", "eager"):
+        values = step(cls, SHAPES, {"lr": 0.1, **options}, backend, dtype=dtype)
+        error[backend] = sum((p - q).square().sum().item() for p, q in zip(values, exact)) ** 0.5
+    assert 0 < error["tenon"] < 1.1 * error["eager"] < math.inf and tenon.stats()["fallbacks"] == 0, error
+
+
+def test_kernels_serve_any_number_of_tensors():
+    compiled = []
+    for count in (8, 64):
+        tenon.reset_stats()
+        step(torch.optim.AdamW, [(5, 11)] * count, {"foreach": True}, "tenon", steps=1)
+        compiled.append(tenon.stats()["kernels_compiled"])
+        assert tenon.stats()["programs"] == 1
+    assert 0 < compiled[0] == compiled[1]
+
+
+def test_a_scheduler_of_a_tensor_makes_no_graph():
+    results = []
+    for backend in ("tenon", None):
+        torch.manual_seed(0)
+        counters.clear()
+        values = parameters(SHAPES)
+        optimizer = torch.optim.AdamW(values, lr=torch.tensor(0.1, dtype=torch.float64))
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        run = torch.compile(optimizer.step, backend=backend) if backend else optimizer.step
+        for _ in range(10):
+            for p in values:
+                p.grad = torch.randn_like(p)
+            run()
+            scheduler.step()
+        results.append(values)
+        assert counters["stats"]["unique_graphs"] == (backend == "tenon")
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6)
+    assert tenon.stats()["programs"] == 1 and tenon.stats()["fallbacks"] == 0 and tenon.stats()["calls"] == 10
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_wrong_gradients_are_clipped_as_in_eager_mode(wrong):
+    results = []
+    for backend in ("tenon", None):
+        torch.manual_seed(0)
+        values = parameters(SHAPES)
+        optimizer = torch.optim.AdamW(values, lr=0.1)
+
+        def clipped():
+            norm = torch.nn.utils.clip_grad_norm_(values, 1.0)
+            optimizer.step()
+            return norm
+
+        run, norms = torch.compile(clipped, backend=backend) if backend else clipped, []
+        for place in (None, (1, 2), None):
+            for p in values:
+                p.grad = torch.randn_like(p)
+            if place:
+                values[0].grad[place] = wrong
+            norms.append(run())
+        results.append((norms, values, [p.grad for p in values]))
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert not results[0][0][1].isfinite() and results[0][1][0].isnan().sum() == (1 if wrong == math.inf else 12)
+    assert tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_an_averaged_model():
+    """PyTorch reads the count of models; all else is one program."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.BatchNorm1d(5))
+    want = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    got = copy.deepcopy(want)
+    update = torch.compile(lambda: got.update_parameters(model), backend="tenon")
+    for _ in range(4):
+        for p in model.parameters():
+            p.add_(torch.randn_like(p))
+        update()
+        want.update_parameters(model)
+    torch.testing.assert_close(dict(got.state_dict()), dict(want.state_dict()))
+    assert tenon.stats()["fallbacks"] == 0 and tenon.stats()["calls"] >= 3
 
 
 def test_a_step_updates_in_place(library, monkeypatch):
