@@ -49,6 +49,14 @@ def trained(model, x, options=None, backend="tenon", f=None):
     return result.detach(), [p.grad for p in model.parameters()], size
 
 
+def in_budget(model, budget):
+    def f(x):
+        with torch.autograd.graph.region_activation_memory_budget(budget):
+            return model(x)
+
+    return f
+
+
 CASES = {"cheap": {}, "none": {"recompute": "none"}, "half": {"memory_budget": 0.5}, "least": {"memory_budget": 0}}
 
 
@@ -132,6 +140,9 @@ def test_pytorchs_own_budget_and_checkpoints_come_first():
     by_option = trained(model, x, {"memory_budget": 0.0})[2]
     with torch._functorch.config.patch(activation_memory_budget=0.0):
         assert trained(model, x, {"memory_budget": 0.9})[2] == trained(model, x, {"recompute": "none"})[2] == by_option
+    for inner, outer in ((0.0, 0.9), (0.9, 0.0)):
+        in_region, options = trained(model, x, {"memory_budget": outer}, f=lambda model: in_budget(model, inner)), {"memory_budget": inner}
+        assert in_region[2] == trained(model, x, options)[2] != trained(model, x, {"memory_budget": outer})[2]
     assert trained(model, x, {"recompute": "none"}, f=checkpointed)[2] <= 2 * x.numel() // 8  # masks only
     want, got = trained(model, x, backend=None), trained(model, x, f=checkpointed)
     torch.testing.assert_close(got[:2], want[:2], rtol=2e-4, atol=2e-5)

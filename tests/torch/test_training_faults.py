@@ -1,5 +1,5 @@
 """Training when something goes wrong or changes between the passes and steps: exceptions, forks, other models in between, parameters
-of another size, gradients that are kept or freed, and memory that must not grow."""
+of another size, empty batches, gradients that are kept, freed or not numbers, and memory that must not grow."""
 
 import contextlib
 import copy
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import tenon
@@ -137,6 +138,84 @@ def test_retain_graph():
         with pytest.raises(RuntimeError, match="second time"):
             loss.backward()
     torch.testing.assert_close(gradients(model), gradients(other))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv = nn.LayerNorm(8), nn.Linear(8, 24)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).view(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+
+class Classifier(nn.Linear):
+    def forward(self, x):
+        return F.cross_entropy(super().forward(x), torch.arange(len(x)) % self.out_features)
+
+
+def conv_net():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("make, shape", [(conv_net, (3, 8, 8)), (Attention, (6, 8)), (lambda: Classifier(4, 5), (4,))], ids=["conv", "attention", "loss"])
+def test_batches_of_none_and_one(make, shape, dynamic):
+    (model, _), (other, g) = pair(make())
+    f = torch.compile(model, backend="tenon", dynamic=dynamic)
+    for batch in (2, 0, 1, 0):
+        results, x = [], torch.randn(batch, *shape)
+        for m, run in ((model, f), (other, g)):
+            m.zero_grad()
+            y = run(x)
+            y.square().sum().backward()
+            results.append((y.detach(), gradients(m), list(m.buffers())))
+        torch.testing.assert_close(*results, equal_nan=True)
+        assert y.isnan().any() == (batch == 0 and y.dim() == 0)  # the mean of no losses
+    assert tenon.stats()["fallbacks"] == 0
+
+
+def test_tangents_that_are_not_numbers():
+    (model, f), (other, g) = pair(nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 3)))
+    x = torch.randn(5, 4)
+    for place, wrong in ((0, float("nan")), (7, float("inf")), (14, -float("inf"))):
+        tangent = torch.randn(5, 3)
+        tangent.view(-1)[place] = wrong
+        for m, run in ((model, f), (other, g)):
+            m.zero_grad()
+            run(x).backward(tangent)
+        torch.testing.assert_close(gradients(model), gradients(other), equal_nan=True)
+        bias = gradients(model)[-1]
+        assert bias.isfinite().tolist() == [i != place % 3 for i in range(3)] and gradients(model)[0].isnan().any()
+
+
+def test_buffers_keep_their_memory():
+    (model, f), (other, g) = pair(conv_net())
+    addresses = [b.data_ptr() for b in model.buffers()]
+    for _ in range(2):
+        x = torch.randn(3, 3, 8, 8)
+        f(x).sum().backward()
+        g(x)
+    assert [b.data_ptr() for b in model.buffers()] == addresses
+    torch.testing.assert_close(list(model.buffers()), list(other.buffers()))
+
+
+@pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
+def test_large_blocks_are_kept_from_step_to_step():
+    model, f = pair(deep(700))[0]
+    x, found = torch.randn(700, 700), []
+    gc.collect()
+    tenon.empty_cache()
+    for _ in range(3):
+        model.zero_grad()
+        loss = f(x).sum()
+        found.append(marshal.chosen.module.outputs_bytes())  # in use, kept
+        loss.backward()
+        del loss
+        found.append(marshal.chosen.module.outputs_bytes())
+    (used, kept), *later = found[1:]
+    assert kept > 0 and found[0][0] >= 4 * x.nbytes and all(sum(pair) == used + kept for pair in later), found
 
 
 def deep(width=64):
