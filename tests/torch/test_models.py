@@ -1,8 +1,9 @@
 """Every model of the zoo, tiny, through `torch.compile(backend="tenon")`: right, and without a single
 fallback.
 
-Inference with and without frozen weights; without, a changed weight is seen. The models of `./dev bench train` are trained, too. TENON_TEST_BACKEND names another torch.compile backend in Tenon's
-place, to tell a mistake of the test from one of Tenon; what only Tenon counts is then not asserted.
+Inference with and without frozen weights; without, a changed weight is seen. The models of `./dev bench train` are trained, too.
+TENON_TEST_BACKEND names another torch.compile backend in Tenon's place, to tell a mistake of the test from one of Tenon; what only Tenon counts
+is then not asserted.
 """
 
 import copy
@@ -110,7 +111,7 @@ def test_decoding_copies_no_cache(backend):
         assert "copied after all steps" not in str(tenon.explain(model, token, position, tenon_options=backend.options))
 
 
-SLOW = {"bert_base", "mobilenet_v3_large", "unet_block"}  # to compile. TENON_TESTS=all trains them too
+SLOW = {"bert_base", "mobilenet_v3_large", "resnet50", "unet_block"}  # to compile. TENON_TESTS=all trains them too
 
 
 @pytest.mark.parametrize("name", MODELS if os.environ.get("TENON_TESTS") == "all" else [name for name in MODELS if name not in SLOW])
