@@ -285,6 +285,14 @@ def test_unused_frozen_and_replaced_parameters():
         torch.testing.assert_close(steps(model, f, [(x,)]), steps(counterpart, counterpart, [(x,)]))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_targets_of_another_dtype(dtype):
+    x, y = torch.randn(5, 3, requires_grad=True), (torch.randint(2, (5, 3)) * 2 - 1).to(dtype)
+    torch.compile(F.soft_margin_loss, backend="tenon")(x, y).backward()
+    torch.testing.assert_close(x.grad, torch.autograd.grad(F.soft_margin_loss(x, y), x)[0])
+    assert tenon.stats()["fallbacks"] == 0
+
+
 def test_not_a_number_reaches_the_gradients():
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
     counterpart = copy.deepcopy(model)

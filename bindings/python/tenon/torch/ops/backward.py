@@ -7,6 +7,7 @@ Tested by tests/torch/test_lower.py.
 import math
 
 from ..lowering import sizes
+from ..lowering.emitter import Promotion
 from ..lowering.tensors import dtype_of
 from ..lowering.term import Term
 from .row import row
@@ -82,7 +83,7 @@ def _(grad, x):
 @row("soft_margin_loss_backward")
 def _(e, grad, x, target, reduction):
     """PyTorch's decomposition cancels digits where target * x is large."""
-    grad, x, target = _terms(e, grad, x, target)
+    grad, x, target = _terms(e, *e.promote(Promotion.DEFAULT, grad, x, target))
     each = -grad * target * (-target * x).map("sigmoid")
     return (each / sizes.product(x.value.shape) if reduction == 1 else each).value
 
