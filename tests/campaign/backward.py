@@ -49,11 +49,13 @@ def tangent(result, seed):
 
 
 def modules():
-    """Entry -> an object like an OpInfo, for each module of PyTorch's table. Parameters and buffers are arguments of its calls."""
+    """Entry -> an object like an OpInfo, for each module of PyTorch's table, in training and, as NAME.eval, in evaluation mode if these
+    differ. Parameters and buffers are arguments of its calls."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_modules import module_db
-    return {"nn." + info.name.removeprefix("nn."): _Entry(info) for info in module_db if not info.is_lazy}
+    made = [_Entry(info, training) for info in module_db if not info.is_lazy for training in {True, not info.train_and_eval_differ}]
+    return {entry.name: entry for entry in made}
 
 
 def _call(*args, module, state, **keywords):
@@ -64,8 +66,8 @@ def _call(*args, module, state, **keywords):
 class _Entry:
     supports_autograd, op = True, staticmethod(_call)
 
-    def __init__(self, info):
-        self.info, self.name = info, "nn." + info.name.removeprefix("nn.")
+    def __init__(self, info, training):
+        self.info, self.training, self.name = info, training, "nn." + info.name.removeprefix("nn.") + ("" if training else ".eval")
 
     def supported_backward_dtypes(self, device):
         return self.info.supported_dtypes(device)
@@ -73,9 +75,9 @@ class _Entry:
     def sample_inputs(self, device, dtype, requires_grad):
         from torch.testing._internal.opinfo.core import SampleInput
 
-        for about in self.info.module_inputs_func(self.info, device=device, dtype=dtype, requires_grad=requires_grad, training=True):
+        for about in self.info.module_inputs_func(self.info, device=device, dtype=dtype, requires_grad=requires_grad, training=self.training):
             module = self.info.module_cls(*about.constructor_input.args, **about.constructor_input.kwargs)
-            module = module.to(dtype).train() if dtype.is_floating_point else module.train()
+            module = (module.to(dtype) if dtype.is_floating_point else module).train(self.training)
             keywords = dict(about.forward_input.kwargs)
             first, *rest = about.forward_input.args or (keywords.pop(next(iter(keywords))),)
             state = [*(p.detach().requires_grad_(p.requires_grad) for p in module.parameters()), *module.buffers()]
