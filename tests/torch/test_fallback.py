@@ -188,6 +188,25 @@ def test_custom_operator():
     assert s["programs"] == 2 and s["fallback_reasons"] == {"tenon_test.shift.default has no row in Tenon's op table": 1}
 
 
+@pytest.mark.parametrize("name, kernel, error", [
+    ("other_dtype", lambda x: x.float(), None),
+    ("other_strides", lambda x: x.t().contiguous().t(), None),
+    ("other_size", lambda x: x[1:].clone(), "has size \\[2, 4\\], where its meta function told \\[3, 4\\]"),
+])
+def test_a_meta_function_that_is_wrong_about_its_kernel(name, kernel, error):
+    torch.library.define(f"tenon_test::{name}", "(Tensor x) -> Tensor")
+    torch.library.impl(f"tenon_test::{name}", "CPU", kernel)
+    torch.library.register_fake(f"tenon_test::{name}", torch.empty_like)
+    x, op = torch.randn(3, 4, dtype=torch.float64), getattr(torch.ops.tenon_test, name)
+    f = torch.compile(lambda x: op(x * 2) + 1, backend="tenon")
+    if error:
+        with pytest.raises(RuntimeError, match=error):
+            f(x)
+    else:
+        torch.testing.assert_close(f(x), x * 2 + 1, rtol=1e-6, atol=1e-6)
+    assert tenon.stats()["fallbacks"] == 1
+
+
 def test_nothing_is_printed(capfd):
     run(middle, torch.randn(4, 5))
     out, err = capfd.readouterr()

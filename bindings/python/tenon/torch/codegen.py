@@ -243,7 +243,7 @@ class Writer:
                 self.line(f"{self.name(n)} = args[{self.placeholders[n]}]")
             elif n.op != "get_attr":
                 given.append(self.argument(n))
-        results = "".join(f"({self.name(n)}, {self.tuple_text(n.meta['val'].shape)}, {self.tuple_text(n.meta['val'].stride())}), "
+        results = "".join(f"({self.name(n)}, {self._type(n.meta['val'])}), "
                           for n in (*segment.outputs, *(source for _, source in segment.updates)))
         written = "".join(f"args[{self.placeholders[to]}], " for to, _ in segment.updates)
         self.line(f"return updated([{written}], owned([{results}], args))")
@@ -257,9 +257,11 @@ class Writer:
         fake = n.meta["val"]
         return sizes.sizes(fake.shape), sizes.sizes(fake.stride()), fake.dtype
 
+    def _type(self, fake):
+        return f"{self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)}"
+
     def _empty(self, n):
-        fake = n.meta["val"]
-        return f"empty({self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)})"
+        return f"empty({self._type(n.meta['val'])})"
 
     def _tensor(self, n):
         fake = n.meta["val"]
@@ -283,7 +285,7 @@ class Writer:
         fake = n.meta.get("val")
         if isinstance(fake, torch.Tensor) and why_not(fake, self.p.device) is None:
             if "laid_out" in n.meta or any(u in self.p.lowered or u in self.p.host_views for u in n.users):
-                self.line(f"{v} = fixed({v}, {self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())})")
+                self.line(f"{v} = fixed({v}, {self._type(fake)})")
 
     def _size_text(self, n):
         return self.p.size_text(n) if self.p.is_size(n) else None

@@ -22,7 +22,7 @@ from torch._inductor.output_code import OutputCode
 from .. import _abi, report
 from .runtime import frames, marshal, packing, refusal, runner
 
-FORMAT = 7  # of the file: its head and the JSON of a Function
+FORMAT = 8  # of the file: its head and the JSON of a Function
 _MAGIC = b"tenon saved function\n"
 
 

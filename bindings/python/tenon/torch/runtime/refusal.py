@@ -76,22 +76,27 @@ class Rescue:
         return results
 
 
-def fixed(tensor, size, stride):
-    """Gives a host result the strides that the tracer found, because programs and views rely on them."""
+def fixed(tensor, size, stride, dtype):
+    """Gives a host result the strides and the dtype that the tracer found, because programs and views rely on them: PyTorch's meta functions are
+    not always right. Raises RuntimeError if they were wrong about the size."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
+    if tensor.dtype != dtype:
+        tensor = tensor.to(dtype)
+    if tuple(tensor.shape) != tuple(size):
+        raise RuntimeError(f"tenon: a result of PyTorch has size {list(tensor.shape)}, where its meta function told {list(size)}")
     if tensor.stride() == stride or sizes.normal_strides(size, tensor.stride()) == sizes.normal_strides(size, stride):
         return tensor
     return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def owned(results, args):
-    """The tensors of (tensor, size, stride) rows, made as a program would return them: with these strides, and each in memory that
+    """The tensors of (tensor, size, stride, dtype) rows, made as a program would return them: with these strides, and each in memory that
     it shares with no other result and no argument."""
     taken = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
     tensors = []
-    for tensor, size, stride in results:
-        tensor = fixed(tensor, size, stride)
+    for tensor, size, stride, dtype in results:
+        tensor = fixed(tensor, size, stride, dtype)
         if tensor.untyped_storage()._cdata in taken:
             tensor = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
         taken.add(tensor.untyped_storage()._cdata)
