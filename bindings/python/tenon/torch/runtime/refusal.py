@@ -7,6 +7,7 @@ Tested by tests/torch/test_refusal.py.
 """
 
 import logging
+import math
 
 import torch
 import torch._dynamo.exc
@@ -78,12 +79,12 @@ class Rescue:
 
 def fixed(tensor, size, stride, dtype):
     """Gives a host result the strides and the dtype that the tracer found, because programs and views rely on them: PyTorch's meta functions are
-    not always right. Raises RuntimeError if they were wrong about the size."""
+    not always right. Raises RuntimeError if they were wrong about the size and told elements that a program would read."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     if tensor.dtype != dtype:
         tensor = tensor.to(dtype)
-    if tuple(tensor.shape) != tuple(size):
+    if tuple(tensor.shape) != tuple(size) and math.prod(size):
         raise RuntimeError(f"tenon: a result of PyTorch has size {list(tensor.shape)}, where its meta function told {list(size)}")
     if tensor.stride() == stride or sizes.normal_strides(size, tensor.stride()) == sizes.normal_strides(size, stride):
         return tensor
