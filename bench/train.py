@@ -36,7 +36,7 @@ from bench.training.step import MODELS, SENTENCES           # noqa: E402
 
 ROUNDS = 30
 BATCH, LENGTH, TINY_LENGTH = 8, 128, 16  # the largest ones of --shapes
-LEAST, LEAST_MANY = (1, 2), (2, 3)       # the smallest batch and length of --shapes, and with --many. A length of 2 has one token to predict
+LEAST, LEAST_NO_ONES = (1, 2), (2, 3)    # the smallest batch and length of --shapes, and with --no-ones. A length of 2 has one token to predict
 LOSS_STEPS, EXACT_STEPS = 3, 5
 TOLERANCE = {None: 2e-3, "bfloat16": 2e-2}  # of losses, relative. A bf16 has 8 bits
 
@@ -155,7 +155,7 @@ def longest(options):
 
 
 def least(options):
-    return LEAST_MANY if options.many else LEAST
+    return LEAST_NO_ONES if options.no_ones else LEAST
 
 
 def measure_shapes(name, threads, options):
@@ -256,7 +256,7 @@ def parse(arguments=None):
     parser.add_argument("--peak", action="store_true", help="memory of a step")
     parser.add_argument("--ddp", action="store_true", help="two processes with DistributedDataParallel (gloo)")
     parser.add_argument("--shapes", type=int, default=0, metavar="N", help="N random batches and lengths instead of one size")
-    parser.add_argument("--many", action="store_true", help="with --shapes: no axis of size 1, for which PyTorch traces the model once more")
+    parser.add_argument("--no-ones", action="store_true", help="with --shapes: no axis of size 1, for which PyTorch traces the model once more")
     parser.add_argument("--warm", action="store_true", help="the first steps of two processes that share caches on disk")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.models if name not in MODELS]:

@@ -347,7 +347,7 @@ def test_options_of_the_benchmark_of_training(capsys):
     options = parse(["--tenon", "freeze=True", "--tenon", "memory_budget=0.5", "--tenon", "rng=fast", "--tenon", "num_threads=2"])
     assert options.tenon == [("freeze", True), ("memory_budget", 0.5), ("rng", "fast"), ("num_threads", 2)]
     assert parse(["--shapes", "6"]).shapes == 6 and parse(["--shapes", "120", "--tiny"]).shapes == 120
-    assert parse(["--shapes", "98", "--tiny", "--many"]).many
+    assert parse(["--shapes", "98", "--tiny", "--no-ones"]).no_ones
     for wrong in (["--shapes", "5"], ["--shapes", "121", "--tiny"], ["--shapes", "1017"], ["--shapes", "-1"]):
         with pytest.raises(SystemExit):
             parse(wrong)

@@ -258,6 +258,7 @@ class Writer:
         return sizes.sizes(fake.shape), sizes.sizes(fake.stride()), fake.dtype
 
     def _type(self, fake):
+        """The Python text of a tensor's size, stride and dtype."""
         return f"{self.tuple_text(fake.shape)}, {self.tuple_text(fake.stride())}, {self.constant(fake.dtype)}"
 
     def _empty(self, n):

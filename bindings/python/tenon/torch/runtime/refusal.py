@@ -79,7 +79,7 @@ class Rescue:
 
 def fixed(tensor, size, stride, dtype):
     """Gives a host result the strides and the dtype that the tracer found, because programs and views rely on them: PyTorch's meta functions are
-    not always right. Raises RuntimeError if they were wrong about the size and told elements that a program would read."""
+    not always right. Raises RuntimeError if the size is not the one that the tracer found, unless that one is empty."""
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     if tensor.dtype != dtype:
