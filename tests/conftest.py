@@ -4,7 +4,7 @@ import gc
 import importlib.util
 import os
 
-os.environ["TENON_CACHE"] = "off"
+os.environ.setdefault("TENON_CACHE", "off")
 gc.set_threshold(100_000, 20, 50)  # PyTorch's tracing makes so many objects that collections took an eighth of the tests' time
 
 # MXNet is in an environment of its own (`./dev test --only mxnet`). Elsewhere the name finds at most the folder tests/mxnet.

@@ -69,7 +69,7 @@ with torch.no_grad():
             torch.testing.assert_close(loaded(a, y), getattr(source, name)(b, y))
             assert torch.equal(a, b)
 stats = tenon.stats()
-assert stats["programs"] >= 1 and stats["fallbacks"] == 0 and stats["calls"] == (12 if name == "Model" else 4), stats
+assert stats["programs"] >= 1 and stats["fallbacks"] == (name == "with_host_steps") and stats["calls"] == (12 if name == "Model" else 4), stats
 """
 scope = {}
 exec(SOURCE, scope)

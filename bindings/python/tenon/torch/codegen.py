@@ -4,6 +4,7 @@ A host step computes a node that Tenon does not take, a view, or a size. runtime
 Tested by tests/torch/test_aot_semantics.py.
 """
 
+import functools
 import itertools
 import operator
 import re
@@ -17,6 +18,12 @@ from .partition import Segment
 from .runtime.frames import Layout, Part
 from .runtime.packing import Frozen, packed_together
 from .runtime.runner import Use, assemble
+
+
+@functools.cache
+def _name_of(value):
+    """A Python name of an operator or a dtype, such as aten_add_Tensor and torch_float32."""
+    return re.sub(r"\W", "_", str(value))
 
 
 class Writer:
@@ -35,8 +42,11 @@ class Writer:
         return self.names[n]
 
     def constant(self, value):
-        name = f"c{next(self.counter)}"
-        self.globals[name] = value
+        """The name of a value that is no literal. Equal operators and dtypes have one name."""
+        name = _name_of(value) if isinstance(value, (torch._ops.OpOverload, torch.dtype)) else f"c{next(self.counter)}"
+        if self.globals.setdefault(name, value) is not value:
+            name = f"c{next(self.counter)}"
+            self.globals[name] = value
         return name
 
     def line(self, text):

@@ -20,7 +20,7 @@ from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
-from . import codegen, decompositions, program_cache, recurrent, rng, training
+from . import codegen, decompositions, function_cache, program_cache, recurrent, rng, serialization, training
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
@@ -34,7 +34,7 @@ class FallbackError(RuntimeError):
 
 
 class _Whole(Exception):
-    """(record, why): Tenon takes no node of an inference graph or of a forward graph."""
+    """(why, record): Tenon takes no node of an inference graph or of a forward graph."""
 
 
 class _Overlap(Exception):
@@ -42,83 +42,130 @@ class _Overlap(Exception):
 
 
 def compile_graph(gm, example_inputs, options, records=None):
+    """The function of Dynamo's graph gm. records: a list that gets the report.Record of each of its graphs."""
     _abi.library()  # a missing library is an error that the user sees, not a fallback
     recurrent.keep_whole(gm, example_inputs)
-    saving = _saving()
-    # A saved function packs at its first call, and measures nothing.
-    now = dataclasses.replace(options, freeze=False, benchmark=False) if saving else options
-    real = _real_tensors(gm) if now.freeze else {}
-    own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
-    written, raised, noted, saved = set(), [], [], []
-
-    def note(nodes, kind="inference"):
-        name = f"graph{next(_graphs)}" if kind != "backward" else f"{noted[-1].name}_backward"
-        noted.append(report.Record(name, nodes))
-        if records is not None:
-            records.append(noted[-1])
-        return noted[-1]
-
-    def compiler(kind):
-        def compile(graph, inputs):
-            try:
-                return compile_one(graph)
-            except Exception as e:
-                raised.append(e)
-                raise
-
-        def compile_one(graph):
-            donated = ()
-            if kind == "backward":
-                metadata = torch._guards.TracingContext.get().fw_metadata
-                donated, metadata.bw_donated_idxs = metadata.bw_donated_idxs or (), []  # [] makes retain_graph=True no error
-            else:
-                written.update(_written(len(own) + len(example_inputs)))
-            record = note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
-            record.saved = saved[-1] if kind == "forward" and saved else None
-            start = report.clock()
-            with _without_collections():
-                function = _compile(graph, now, real, record, kind, saving, donated)
-                if saving:
-                    function = _savable(function, options, record)
-            record.seconds = report.clock() - start
-            function._tenon_record = record  # lives as long as the function
-            return function
-
-        return compile
-
-    def trace(table):
-        tag = f"tenon {uuid.uuid4()}" if saving else torch.compiler.config.cache_key_tag
-        with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
-            return aot_module_simplified(
-                gm, example_inputs, fw_compiler=compiler("forward"), bw_compiler=_untraced(compiler("backward")),
-                inference_compiler=compiler("inference"), decompositions=table,
-                partition_fn=functools.partial(training.partition, options=now, tell=saved.append if records is not None else None),
-                keep_inference_input_mutations=True)
-
+    compilation = _Compilation(gm, example_inputs, options, records)
     # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
     # too, but its import takes a second, because it imports Inductor.
     counters["aot_autograd"]["total"] += 1
     try:
         try:
-            compiled = trace(decompositions.table())
+            compiled = compilation.trace(decompositions.table())
         except Exception as e:
-            if e in raised or isinstance(e, refusal.STEERING):
+            if compilation.raised(e):
                 raise
-            compiled = trace(None)  # without our decompositions, which may have failed
+            compiled = compilation.trace(None)  # without our decompositions, which may have failed
     except _Overlap as e:
-        return _in_pytorch(gm, options, note(len(gm.graph.nodes)), str(e), saving)
+        return compilation.in_pytorch(str(e))
     except _Whole as e:
-        return _in_pytorch(gm, options, *e.args, saving)  # runs Dynamo's graph: AOTAutograd may have decomposed operators in its own
+        return compilation.in_pytorch(*e.args)  # runs Dynamo's graph: AOTAutograd may have decomposed operators in its own
     except Exception as e:
-        if saving or e in raised or isinstance(e, refusal.STEERING):
+        if compilation.saving or compilation.raised(e):
             raise
-        return _in_pytorch(gm, options, note(len(gm.graph.nodes)), f"AOTAutograd cannot trace it: {type(e).__name__}: {e}".split("\n")[0], saving)
+        return compilation.in_pytorch(f"AOTAutograd cannot trace it: {type(e).__name__}: {e}".split("\n")[0])
     counters["aot_autograd"]["ok"] += 1
-    if saving:
-        from . import serialization
+    return compilation.finished(compiled)
 
-        return serialization.SerializedFunction(compiled)
-    return overlap.guarded(compiled, gm, own, example_inputs, written, refusal.of_calls(noted[-1], options.fallback))
+
+class _Compilation:
+    """The way of one graph of Dynamo through AOTAutograd, which calls the compilers."""
+
+    def __init__(self, gm, example_inputs, options, records):
+        self.gm, self.example_inputs, self.options, self.records = gm, example_inputs, options, records
+        self.saving = _saving()
+        # A saved function packs at its first call, and measures nothing.
+        self.now = dataclasses.replace(options, freeze=False, benchmark=False) if self.saving else options
+        self.keeping = records is None and not self.saving and function_cache.serves(gm, example_inputs, self.now)
+        self.real = _real_tensors(gm) if self.now.freeze else {}
+        self.own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
+        self.written = set()  # the indices of the inputs that the graph writes to
+        self.errors = []      # of the compilers
+        self.noted = []       # the Records of the graphs
+        self.saved = []       # what the forward graph saves, if somebody asks
+
+    def raised(self, error):
+        """Whether the user has to see an error."""
+        return error in self.errors or isinstance(error, refusal.STEERING)
+
+    def note(self, nodes, kind="inference"):
+        name = f"graph{next(_graphs)}" if kind != "backward" else f"{self.noted[-1].name}_backward"
+        self.noted.append(report.Record(name, nodes))
+        if self.records is not None:
+            self.records.append(self.noted[-1])
+        return self.noted[-1]
+
+    def trace(self, table):
+        """AOTAutograd's function. table: of decompositions."""
+        forward, backward, inference = self._compiler("forward"), _untraced(self._compiler("backward")), self._compiler("inference")
+        partition = functools.partial(training.partition, options=self.now, tell=self.saved.append if self.records is not None else None)
+        if self.keeping:
+            return function_cache.aot_module(self.gm, self.example_inputs, self.now, forward, backward, inference, table, partition, self._loaded)
+        tag = f"tenon {uuid.uuid4()}" if self.saving else torch.compiler.config.cache_key_tag
+        with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
+            return aot_module_simplified(
+                self.gm, self.example_inputs, fw_compiler=forward, bw_compiler=backward, inference_compiler=inference, decompositions=table,
+                partition_fn=partition, keep_inference_input_mutations=True)
+
+    def _compiler(self, kind):
+        def compile(graph, inputs):
+            try:
+                return self._compiled(graph, kind)
+            except Exception as e:
+                self.errors.append(e)
+                raise
+
+        return compile
+
+    def _compiled(self, graph, kind):
+        donated = ()
+        if kind == "backward":
+            metadata = torch._guards.TracingContext.get().fw_metadata
+            donated, metadata.bw_donated_idxs = metadata.bw_donated_idxs or (), []  # [] makes retain_graph=True no error
+        else:
+            self.written.update(_written(len(self.own) + len(self.example_inputs)))
+        record = self.note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
+        record.saved = self.saved[-1] if kind == "forward" and self.saved else None
+        start = report.clock()
+        with _without_collections():
+            function = _compile(graph, self.now, self.real, record, kind, self.saving, donated)
+            if self.saving:
+                function = _savable(function, self.options, record)
+            elif self.keeping:
+                function.__wrapped__ = serialization.Kept(record, self.now, kind, self.written)
+        record.seconds = report.clock() - start
+        function._tenon_record = record  # lives as long as the function
+        return function
+
+    def _loaded(self, data):
+        """The Record of a function that the cache had. data: as from serialization.dump."""
+        self.written.update(data["written"])
+        record = serialization.noted(self.note(data["nodes"], data["kind"]), data)
+        _log(self.options, record)
+        return record
+
+    def in_pytorch(self, why, record=None):
+        """A function that runs Dynamo's graph. Its operators write in place, so its results are right even if inputs share memory."""
+        record = record or self.note(len(self.gm.graph.nodes))
+        record.fallback("graph", "the whole graph", why)
+        record.eager = True
+        record.close()
+        _log(self.options, record)
+        if self.saving or self.options.fallback == "error":
+            raise FallbackError(f"tenon: the whole graph would run in PyTorch: {why}")
+        gm = self.gm
+
+        def function(*args):
+            return gm(*args)
+
+        function._tenon_record = record
+        return function
+
+    def finished(self, compiled):
+        if self.saving:
+            return serialization.SerializedFunction(compiled)
+        refused = refusal.of_calls(self.noted[-1], self.options.fallback)
+        return overlap.guarded(compiled, self.gm, self.own, self.example_inputs, self.written, refused)
 
 
 @contextlib.contextmanager
@@ -150,22 +197,6 @@ def _written(count):
     return written
 
 
-def _in_pytorch(gm, options, record, why, saving):
-    """A function that runs Dynamo's graph. Its operators write in place, so its results are right even if inputs share memory."""
-    record.fallback("graph", "the whole graph", why)
-    record.eager = True
-    record.close()
-    _log(options, record)
-    if saving or options.fallback == "error":
-        raise FallbackError(f"tenon: the whole graph would run in PyTorch: {why}")
-
-    def function(*args):
-        return gm(*args)
-
-    function._tenon_record = record
-    return function
-
-
 def _log(options, record):
     for node, op, why in record.fallbacks:
         log.log(logging.INFO if options.fallback == "count" else logging.DEBUG, "%s: %s (%s) runs in PyTorch: %s",
@@ -179,8 +210,6 @@ def _saving():
 
 
 def _savable(function, options, record):
-    from . import serialization
-
     if record.compiled is None:
         why = record.fallbacks[0][2] if record.fallbacks else "the graph runs in PyTorch"
         raise serialization.SerializationError(f"tenon: a graph that runs in PyTorch cannot be saved: {why}")
@@ -212,7 +241,7 @@ def _compile(gm, options, real, record, kind, saving, donated):
     except Exception as e:
         why = refusal.sentence(e)
         if kind != "backward" and not saving:
-            raise _Whole(record, why) from e
+            raise _Whole(why, record) from e
         record.fallback("graph", "the whole graph", why)
         record.eager = True
     record.close()
@@ -342,10 +371,8 @@ def _frozen_inputs(segment, static, real, record):
 def _program(partition, segment, name, static, template, frozen, options):
     numbers = _numbers(segment, frozen, len(segment.symbols))
     params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
-    text = partition.text(segment, name, static)
-    program = _abi.Program(text, bool(frozen), options.num_threads, params.addresses, partition.place,
-                           marshal.context(partition.place), options.device_graphs,
-                           options.verify if partition.place == _abi.CPU else 0)
+    program = program_cache.program(partition.text(segment, name, static), params.addresses if frozen else None, options.num_threads,
+                                    partition.place, options.device_graphs, options.verify)
     program.template = template
     return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
 

@@ -17,15 +17,18 @@ import weakref
 
 import sympy
 
+from .. import _abi
 from ..graph_text import Value
 from .lowering import sizes
 from .lowering.sizes import same_shape
 from .partition import layout_text, tensor_input_text
+from .runtime import marshal
 
 KEPT = 16  # programs per key
 _lock = threading.RLock()  # reentrant: a program may die, and leave the cache, while this thread has the lock
 _functions = weakref.WeakSet()  # runner.Compiled
 _programs = {}  # key -> weak references, oldest first
+_of_text = weakref.WeakValueDictionary()  # (text, options) -> program without packed parameters
 
 
 VIEWS = ("reshape", "expand", "slice", "concat")  # have no effect at some sizes
@@ -126,6 +129,21 @@ class Template:
     def _holds(self, a, b):
         """Whether two sizes of this graph are equal."""
         return sizes.same(a, b) or any(sizes.same(a, x) and sizes.same(b, y) for x, y in self.equalities)
+
+
+def program(text, params, num_threads, place, device_graphs, verify):
+    """A program. params: the addresses of its packed parameters and of None for other inputs; or None if it packs none, for which
+    the result is the living program of the same text and options, if there is one."""
+    key = (text, num_threads, place, device_graphs, verify)
+    with _lock:
+        found = _of_text.get(key) if params is None else None
+    if found is None:
+        found = _abi.Program(text, params is not None, num_threads, params or (), place, marshal.context(place), device_graphs,
+                             verify if place == _abi.CPU else 0)
+        if params is None:
+            with _lock:
+                _of_text[key] = found
+    return found
 
 
 def find(template):

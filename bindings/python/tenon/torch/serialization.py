@@ -1,10 +1,10 @@
-"""Saves and loads compiled functions: torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...).
+"""Saves and loads compiled functions, for torch.compile(f, backend="tenon", fullgraph=True).aot_compile(...) and for function_cache.py.
 
 PyTorch pickles its own wrappers around a compiled graph. The compiled graph is a Function, which pickles as one JSON text: the
-graph texts, the host steps, the layout of a frame and the constants, without code objects or classes of this package. The file
-starts with format, versions and checksum, which are checked before anything is unpickled. A loaded function makes its programs
-at once. If it packs parameters, it makes them in its first call, because aot_compile passes no real tensors to a backend.
-Tested by tests/torch/test_serialization.py.
+graph texts, the host steps, the layout of a frame and the constants, without code objects or classes of this package. A file of
+aot_compile starts with format, versions and checksum, which are checked before anything is unpickled. A loaded function makes its
+programs at once. If it packs parameters, it makes them in its first call, because aot_compile passes no real tensors to a backend.
+Tested by tests/torch/test_serialization.py and test_function_cache.py.
 """
 
 import base64
@@ -14,15 +14,19 @@ import json
 import math
 import operator
 import threading
+import weakref
 
 import torch
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._inductor.output_code import OutputCode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _abi, report
-from .runtime import frames, marshal, packing, refusal, runner
+from . import program_cache
+from .runtime import frames, packing, refusal, runner
 
-FORMAT = 8  # of the file: its head and the JSON of a Function
+FORMAT = 9  # of the file: its head and the JSON of a Function
 _MAGIC = b"tenon saved function\n"
 
 
@@ -74,15 +78,14 @@ def _head(body):
 
 
 class Function(OutputCode):
-    """A boxed function that can be pickled. It has either a function of runner.py and its Compiled, or `data` (see dump)."""
+    """A boxed function that can be pickled. It has either a function of runner.py and its Compiled, or `data` (see dump). From data,
+    post_compile or the first call makes the function."""
 
     def __init__(self, call=None, compiled=None, options=None, data=None):
         self.call, self.compiled, self.options, self.data = call, compiled, options, data
         self.lock, self._tenon_record, self._boxed_call = threading.Lock(), None, True  # PyTorch's wrappers copy the last two
-        if data is not None:
+        if data is not None and data["indices"]:
             self.call = self._first_call
-            if not data["indices"]:
-                self._make(())
 
     def __call__(self, args):
         return self.call(args)
@@ -90,15 +93,13 @@ class Function(OutputCode):
     def _first_call(self, args):
         with self.lock:
             if self.call == self._first_call:
-                self._make(args)
+                self._make(args, _record(self.data))
         return self.call(args)
 
-    def _make(self, args):
-        record = report.Record(self.data["name"], self.data["nodes"])
+    def _make(self, args, record):
         start = report.clock()
-        self.call, self.compiled = _load(self.data, args, refusal.of_calls(record, self.data["fallback"]))
+        self.call, self.compiled = _load(self.data, args, record.name, refusal.of_calls(record, self.data["fallback"]))
         record.compiled, record.seconds = self.compiled, report.clock() - start
-        record.close()
         for program in record.programs:
             report.track(program)
         self._tenon_record = record
@@ -108,7 +109,11 @@ class Function(OutputCode):
         pass
 
     def post_compile(self, example_inputs, constants, graph_kwargs):
-        pass
+        """Makes the function of a loaded Function. graph_kwargs: may have a function loaded(data), which returns its Record."""
+        if self.data is not None and not self.data["indices"]:
+            self._make((), graph_kwargs.get("loaded", _record)(self.data))
+        if "loaded" in graph_kwargs:
+            self.data = None  # nobody saves the function again
 
     def set_triton_bundle(self, triton_bundle):
         pass
@@ -124,8 +129,52 @@ class Function(OutputCode):
         return _unpickle, (json.dumps(data),)
 
 
+class Kept(OutputCode):
+    """A compiled function as it goes into the cache of function_cache.py. It is pickled at most once, as a Function."""
+
+    def __init__(self, record, options, kind, written):
+        """kind: as in compile.py; written: the indices of the inputs that the graph writes to."""
+        self.record, self.options, self.kind, self.written = weakref.ref(record), options, kind, written
+
+    def prepare_for_serialization(self):
+        record = self.record()
+        if record.compiled is None:
+            raise BypassAOTAutogradCache("tenon: a graph runs in PyTorch")
+        try:
+            with _disable_current_modes():  # constants are real tensors
+                data = dump(record.compiled, self.options, record)
+        except SerializationError as e:
+            raise BypassAOTAutogradCache(str(e)) from e
+        self.text = json.dumps(data | {"kind": self.kind, "written": sorted(self.written)})
+
+    def __reduce__(self):
+        text, self.text = self.text, None
+        return _unpickle, (text,)
+
+    def __copy__(self):
+        return self
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        pass
+
+    def set_triton_bundle(self, triton_bundle):
+        pass
+
+
 def _unpickle(text):
     return Function(data=json.loads(text))
+
+
+def noted(record, data):
+    """The Record of a loaded function, with the fallbacks of the compiled one."""
+    for row in data["fallbacks"]:
+        record.fallback(*row)
+    record.close()
+    return record
+
+
+def _record(data):
+    return noted(report.Record(data["name"], data["nodes"]), data)
 
 
 # --- a function as data ---
@@ -143,17 +192,17 @@ def dump(compiled, options, record, pack=()):
         made = [(at, rank, given and [*given[:2], _encode(given[2])]) for at, rank, given in s.made]
         parts.append({"text": s.program.text, "values": [v if isinstance(v, int) else str(v) for v in s.values],
                       "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made,
-                      "bound": [row for row in s.bound if row[0] not in pack]})
+                      "bound": [row for row in s.bound if row[0] not in pack], "donated": s.donated})
     return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads,
-            "device_graphs": options.device_graphs, "fallback": options.fallback,
+            "device_graphs": options.device_graphs, "fallback": options.fallback, "verify": options.verify, "fallbacks": record.fallbacks,
             "rescues": [(text, {name: _encode(value) for name, value in given.items()}) for text, given in compiled.rescues],
             "body": compiled.body, "device": layout.device, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
             "constants": {name: _encode(value) for name, value in compiled.constants.items()}}
 
 
-def _load(data, args, refused):
+def _load(data, args, name, refused):
     """Makes a function from the data of dump(). Returns (boxed function, Compiled). args: the arguments of the first call, if the
-    function packs parameters; refused: as in codegen.build."""
+    function packs parameters; name: of the graph; refused: as in codegen.build."""
     if any(args[i].is_inference() for i in data["indices"]):
         raise SerializationError("tenon: parameters made under inference_mode have no version, so they cannot be packed")
     layout, packed, left = frames.Layout(data["device"]), [], iter(data["indices"])
@@ -161,12 +210,12 @@ def _load(data, args, refused):
     for part in data["parts"]:
         inputs, numbers = part["inputs"], part["numbers"]
         params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
-        program = _abi.Program(part["text"], bool(numbers), data["num_threads"], params.addresses, layout.device,
-                               marshal.context(layout.device), data["device_graphs"])
+        program = program_cache.program(part["text"], params.addresses if numbers else None, data["num_threads"], layout.device,
+                                        data["device_graphs"], data["verify"])
         if numbers:
             packed.append((program, len(inputs), numbers))
         made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]
-        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], [], made))  # no graph that is saved has donated inputs
+        layout.segments.append(frames.Part(program, part["values"], inputs, tuple(part["outputs"]), part["bound"], part["donated"], made))
     if packed:
         layout.frozen = packing.Frozen(packed, [args[i] for i in data["indices"]])
     def decoded(values):
@@ -174,7 +223,7 @@ def _load(data, args, refused):
 
     uses = [runner.Use(s.program, s.values, None) for s in layout.segments]
     rescues = [(text, decoded(given)) for text, given in data["rescues"]]
-    return runner.assemble(data["body"], decoded(data["constants"]), rescues, data["name"], refused, layout, data["indices"], uses)
+    return runner.assemble(data["body"], decoded(data["constants"]), rescues, name, refused, layout, data["indices"], uses)
 
 
 _NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
