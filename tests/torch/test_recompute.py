@@ -216,11 +216,12 @@ def test_explain_tells_what_is_saved():
         forward, backward = report.to_dict()["graphs"]
         saved = forward["saved"]
         assert saved["bytes"] == sizes[name] and saved["eager_bytes"] == eager
-        assert sum(row["bytes"] for row in saved["values"]) == saved["bytes"]
+        assert sum(row["bytes"] for row in saved["values"]) == saved["bytes"] and sum(row["bytes"] for row in saved["eager_values"]) == eager
         assert backward["name"] == forward["name"] + "_backward" and backward["programs"] and backward["saved"] is None
         text = str(report)
         assert f"  saves {sizes[name]} bytes for the backward pass; eager mode saves {eager} bytes\n" in text
         assert "    512 bytes in 2 of u8[256]: draw_bits\n" in text
+        assert "  eager mode saves 65536 bytes in 2 of f32[4, 16, 128]: linear\n" in text
         again = {(row["op"], row["why"]) for row in saved["computed_again"]}
         assert ("gelu.default", {"half": "the memory budget", "least": "the memory budget"}.get(name, "cheap")) in again or name == "none"
         assert (("native_layer_norm.default", "cheap") in again) == (name == "cheap")

@@ -13,7 +13,7 @@ from . import recurrent
 from .compile import compile_graph
 from .options import Options
 from .runtime import benchmark
-from .saved import eager_bytes
+from .saved import eager_values
 
 
 def explain(model, args, kwargs, tenon_options):
@@ -24,7 +24,7 @@ def explain(model, args, kwargs, tenon_options):
         function = compile_graph(gm, example_inputs, Options.parse(tenon_options), records)
         for record in records[start:]:
             if record.saved:
-                record.saved.eager_bytes = eager_bytes(gm, example_inputs)
+                record.saved.eager = eager_values(gm, example_inputs)
         return function
 
     recurrent.allow(collector)

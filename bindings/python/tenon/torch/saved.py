@@ -1,5 +1,5 @@
-"""Lists the values that the forward pass saves for the backward pass and those that the backward pass computes again, and counts the
-bytes that eager mode would save. explain() shows the lists. Tested by tests/torch/test_recompute.py.
+"""Lists the values that the forward pass saves for the backward pass, those that eager mode would save, and those that the backward pass
+computes again. explain() shows the lists. Tested by tests/torch/test_recompute.py.
 """
 
 import collections
@@ -8,18 +8,20 @@ import operator
 import torch
 from torch._functorch.partitioners import _size_of
 from torch._guards import detect_fake_mode
+from torch.nn.utils.stateless import _reparametrize_module
 
 from .lowering.tensors import DTYPES
 
 
 class Saved:
-    """values, again: {(op, dtype and shape, why): [bytes of each]} of the saved values, where why is "", and of those that are
-    computed again. bytes: of all saved values, each memory once, without inputs; eager_bytes: what eager mode saves, None: not known."""
+    """values, eager, again: {(op, dtype and shape, why): [bytes of each]} of the saved values, where why is "", of those that eager mode
+    saves (eager_values; None: not known), and of those that are computed again. bytes: of all saved values, each memory once,
+    without inputs."""
 
     def __init__(self, forward, backward, outputs, why):
         """forward, backward: the graphs; outputs: how many results the forward graph has for the user; why(node) -> reason for
         computing the node again."""
-        self.values, self.again, self.bytes, self.eager_bytes = collections.defaultdict(list), collections.defaultdict(list), 0, None
+        self.values, self.again, self.eager = collections.defaultdict(list), collections.defaultdict(list), None
         places = [n for n in forward.graph.nodes if n.op == "placeholder"]
         kept, known = forward.graph.output_node().args[0][outputs:], {_memory(n) for n in places}
         for n in kept:
@@ -35,18 +37,23 @@ class Saved:
     def to_dict(self):
         def rows(found):
             return [{"op": op, "type": kind, "count": len(sizes), "bytes": sum(sizes)} | ({"why": why} if why else {})
-                    for (op, kind, why), sizes in found.items()]
+                    for (op, kind, why), sizes in sorted(found.items(), key=lambda row: -sum(row[1]))]
 
-        return {"bytes": self.bytes, "eager_bytes": self.eager_bytes, "values": rows(self.values), "computed_again": rows(self.again)}
+        known = self.eager is not None
+        return {"bytes": self.bytes, "eager_bytes": sum(map(sum, self.eager.values())) if known else None, "values": rows(self.values),
+                "eager_values": rows(self.eager) if known else None, "computed_again": rows(self.again)}
 
     def lines(self):
         data = self.to_dict()
-        eager = "" if data["eager_bytes"] is None else f"; eager mode saves {data['eager_bytes']} bytes"
+        eager = "" if self.eager is None else f"; eager mode saves {data['eager_bytes']} bytes"
         yield f"saves {data['bytes']} bytes for the backward pass{eager}"
-        for row in sorted(data["values"], key=lambda row: -row["bytes"]):
-            yield f"  {row['bytes']} bytes in {row['count']} of {row['type']}: {row['op']}"
-        for row in sorted(data["computed_again"], key=lambda row: -row["bytes"]):
-            yield f"computes again {row['bytes']} bytes in {row['count']} of {row['type']}: {row['op']} ({row['why']})"
+        yield from (f"  {_row(row)}" for row in data["values"])
+        yield from (f"eager mode saves {_row(row)}" for row in data["eager_values"] or ())
+        yield from (f"computes again {_row(row)} ({row['why']})" for row in data["computed_again"])
+
+
+def _row(row):
+    return f"{row['bytes']} bytes in {row['count']} of {row['type']}: {row['op']}"
 
 
 def _is_new(n, known):
@@ -65,31 +72,65 @@ def _memory(n):
 
 
 def _text(n, why):
-    fake, source = n.meta["val"], n.args[0] if n.target is operator.getitem else n
-    name = getattr(source.target, "__name__", source.name) if source.op == "call_function" else "an input"
-    return name, f"{DTYPES.get(fake.dtype, fake.dtype)}[{', '.join(map(str, fake.shape))}]", why
+    source = n.args[0] if n.target is operator.getitem else n
+    return _name(source), _type(n.meta["val"]), why
 
 
-def eager_bytes(gm, inputs):
-    """The bytes that eager mode saves for a backward pass through Dynamo's graph, each memory once, without inputs and parameters.
+def _name(n):
+    """The operator, function or method of a node."""
+    if n.op == "call_method":
+        return n.target
+    return getattr(n.target, "__name__", n.name) if n.op == "call_function" else "an input"
+
+
+def _type(t):
+    return f"{DTYPES.get(t.dtype, t.dtype)}[{', '.join(map(str, t.shape))}]"
+
+
+def eager_values(gm, inputs):
+    """What eager mode saves for a backward pass through Dynamo's graph, each memory once, without inputs and parameters: as Saved.values,
+    but with the functions of Dynamo's graph. A value that is no result of one is "inside" the function that saves it, as the mask of a dropout.
     Computes with tensors that have no data. None if they do not suffice."""
     try:
         mode = detect_fake_mode(inputs)
         inputs = [_without_data(mode, x) for x in inputs]
         own = {name: _without_data(mode, t) for name, t in (*gm.named_parameters(), *gm.named_buffers())}
-        kept, known = {}, {t.untyped_storage()._cdata for t in (*inputs, *own.values()) if isinstance(t, torch.Tensor)}
-
-        def pack(t):
-            if (place := t.untyped_storage()._cdata) not in known:
-                kept[place] = t  # keeps the storage alive, so that no other gets its address
-            return t
-
-        with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            result = torch.func.functional_call(gm, own, tuple(inputs))
-        del result
-        return sum(int(t.numel()) * t.element_size() for t in kept.values())
+        watch = _Watch(gm, {t.untyped_storage()._cdata for t in (*inputs, *own.values()) if isinstance(t, torch.Tensor)})
+        with mode, torch.enable_grad(), _reparametrize_module(gm, own), torch.autograd.graph.saved_tensors_hooks(watch.pack, lambda t: t):
+            watch.run(*inputs)
+        return watch.values()
     except Exception:
         return None
+
+
+class _Watch(torch.fx.Interpreter):
+    """Runs a graph and notes which tensors are saved."""
+
+    def __init__(self, gm, known):
+        """known: the memories of the inputs."""
+        super().__init__(gm)
+        self.known, self.kept = known, {}  # kept: memory -> (tensor, node that saves it)
+        self.made = {}  # memory -> (tensor, node whose result it is); a tensor keeps its memory's address from being used again
+
+    def pack(self, t):
+        if (place := t.untyped_storage()._cdata) not in self.known:
+            self.kept.setdefault(place, (t, self.node))
+        return t
+
+    def run_node(self, n):
+        self.node = n
+        result = super().run_node(n)
+        for t in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(t, torch.Tensor):
+                self.made.setdefault(t.untyped_storage()._cdata, (t, n))
+        return result
+
+    def values(self):
+        found = collections.defaultdict(list)
+        for place, (t, n) in self.kept.items():
+            name = _name(self.made[place][1]) if place in self.made else f"inside {_name(n)}"
+            found[name, _type(t), ""].append(int(t.numel()) * t.element_size())
+        return found
 
 
 def _without_data(mode, x):
