@@ -108,7 +108,7 @@ def subject(who, backend):
 def header(contenders):
     cells = ["kernel", "copy ms", "clone ms", "kept ms", "/copy (best)"]
     cells += [h for c in ["eager", *contenders] for h in (f"{c} ms", "/clone (best)")]
-    return cells + [f"{c} vs eager" for c in contenders] + ["vs best", "compile ms"]
+    return cells + [f"{c} vs eager" for c in contenders] + ["best peer", "vs best", "compile ms"]
 
 
 def row(name, times, contenders, gains, spent):
@@ -120,12 +120,12 @@ def row(name, times, contenders, gains, spent):
     ratios = {who: speedup(times["eager"], times[who]) for who in contenders if who in times}
     for who, ratio in ratios.items():
         gains[who].append(ratio)
-    ours, best = contenders[0], None
+    ours, best, peer = contenders[0], None, None
     others = ["eager", *(c for c in contenders[1:] if c != "tenon_symbolic")]
     if ours in times:
-        best = min(speedup(times[who], times[ours]) for who in others if who in times)
+        best, peer = min((speedup(times[who], times[ours]), who) for who in others if who in times)
         gains["best"].append(best)
-    return result + [f"{ratios[c]:.2f}x" if c in ratios else None for c in contenders] + [f"{best:.2f}x" if best else None, spent]
+    return result + [f"{ratios[c]:.2f}x" if c in ratios else None for c in contenders] + [peer, f"{best:.2f}x" if best else None, spent]
 
 
 def bytes_of(text):

@@ -221,7 +221,24 @@ def test_profile(tmp_path):
     assert {e["cat"] for e in json.loads(trace.read_text())["traceEvents"]} == {"compile", "plan", "run", "step"}
 
 
+def test_profile_of_a_saved_trace(tmp_path):
+    trace = tmp_path / "t.json"
+    made = tenon("profile", "softmax(x @ w) * 2", "--shapes", "x:Nx64,w:64x64", "--dim", "N=16", "--threads", "1", "--seconds", "0.02", "--trace", trace)
+    shown = tenon("profile", trace, "--threads", "1")
+    assert made.returncode == shown.returncode == 0, shown.stderr
+    cut = lambda text: [row.split() for row in text.splitlines()]
+    assert [row[:5] + row[6:] for row in cut(made.stdout)] == [row[:5] + row[6:] for row in cut(shown.stdout)]  # all but the roofline
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"programs": 3}', '{"programs": [{"steps": []}]}', '{"programs": [{"steps": [], "runs": "x", "seconds": 1}]}'])
+def test_profile_of_a_damaged_trace(tmp_path, text):
+    (tmp_path / "t.json").write_text(text)
+    done = tenon("profile", tmp_path / "t.json")
+    assert done.returncode == 1 and "t.json: " in done.stderr
+
+
 def test_profile_mistakes():
+    assert "/nowhere/t.json" in tenon("profile", "/nowhere/t.json").stderr
     assert tenon("profile").returncode == 2
     assert "no op is called sofmax" in tenon("profile", "sofmax(x)").stderr
     assert "/nowhere/t.json" in tenon("profile", "neg(x)", "--seconds", "0.01", "--trace", "/nowhere/t.json").stderr

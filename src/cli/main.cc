@@ -85,8 +85,8 @@ void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareAr
 
 // Adds the verb `profile`. The arguments must outlive the app.
 void add_profile(CLI::App& app, tenon::cli::ProfileArgs& args, int& result) {
-  CLI::App* verb =
-      app.add_subcommand("profile", "Run a graph or an expression and show the time of every step");
+  CLI::App* verb = app.add_subcommand(
+      "profile", "Run a graph or an expression and show the time of every step; or show a saved trace");
   add_subject(verb, args);
   verb->get_option("source")->required();
   verb->add_option("--threads", args.threads, "A number of threads; otherwise all cores")

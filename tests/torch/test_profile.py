@@ -31,6 +31,8 @@ def test_steps_of_a_model(compiled, tmp_path):
     assert 0 < sum(s["seconds"] for s in program["steps"]) <= program["seconds"]
     assert "layer_norm" in str(p) or "mean" in str(p) or "sum" in str(p)
     assert str(p).count("\n") == len(program["steps"]) + 1
+    rows = p.report(threads=1).splitlines()
+    assert sum("%" in row and "ends because" not in row for row in rows[2:]) == len(program["steps"]) and "roofline" in rows[2]
     p.save(tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert sum(e["cat"] == "run" for e in trace) == 7

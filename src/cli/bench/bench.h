@@ -45,6 +45,7 @@ struct BenchArgs : SubjectArgs {
 };
 int bench(const BenchArgs& args);
 
+// A source may also be a trace, FILE.json, that has been saved: it is shown, and nothing runs.
 struct ProfileArgs : SubjectArgs {
   int threads = 0;    // 0: all cores
   std::string trace;  // a file for the trace in Chrome's format

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "src/backend/host_threads.h"
 #include "src/cli/bench/bench.h"
@@ -78,9 +79,36 @@ void print_program(const Json& program, Roofline& roofline) {
   }
 }
 
+// Prints the programs of a trace. text: as from stop_profile().
+Status print_trace(const std::string& text, Roofline& roofline) {
+  const Json profile = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!profile.is_object() || !profile.contains("programs"))
+    return invalid("it is no trace of tenon profile or tenon.profile()");
+  print_line(machine());
+  for (const Json& program : profile["programs"]) print_program(program, roofline);
+  return {};
+}
+
+int print_saved(const std::string& path, Roofline& roofline) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return fail(system_error(path));
+  try {
+    const Status status = print_trace(text.str(), roofline);
+    return status.ok() ? kDone : fail(status.at(path));
+  } catch (const Json::exception&) {
+    return fail(invalid("it lacks a field of a trace").at(path));
+  }
+}
+
 }  // namespace
 
 int profile(const ProfileArgs& args) {
+  if (args.sources.size() == 1 && args.sources[0].ends_with(".json")) {
+    Roofline roofline(args.threads > 0 ? args.threads : default_parallel().threads());
+    return print_saved(args.sources[0], roofline);
+  }
   const auto subjects = read_subjects(args.sources, args.shapes, args.files);
   if (!subjects.ok()) return fail(subjects.status());
   Roofline roofline(args.threads > 0 ? args.threads : default_parallel().threads());
@@ -89,9 +117,7 @@ int profile(const ProfileArgs& args) {
     if (const Status status = run_for(subject, args); !status.ok()) return fail(status);
   const auto text = stop_profile();
   if (!text.ok()) return fail(text.status());
-  print_line(machine());
-  const Json profile = Json::parse(*text);
-  for (const Json& program : profile["programs"]) print_program(program, roofline);
+  if (const Status status = print_trace(*text, roofline); !status.ok()) return fail(status);
   if (args.trace.empty()) return kDone;
   std::ofstream file(args.trace);
   file << *text;
