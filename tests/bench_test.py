@@ -47,6 +47,8 @@ def test_an_expression_is_this_graph(expression, shapes, lines):
     (["x", "--shapes", "x:4,x:4"], "--shapes names x twice"),
     (["x", "--shapes", "x"], "expected NAME:4x1024"),
     (["x", "--shapes", "x:4:f99"], "unknown dtype 'f99'"),
+    (["x", "--shapes", "x:4x8::1"], "2 sizes, but 1 strides"),
+    (["x", "--shapes", "x:4:f32:1:1"], "or NAME:4x1024:bf16:STRIDES"),
     (["x", "--shapes", "x:-4"], "negative"),
     (["x*x", "--shapes", "x:N"], "the size N is not known: give --dim N=4"),
     (["x*x", "--shapes", "x:N", "--dim", "N"], "--dim N: expected NAME=64"),
@@ -59,6 +61,15 @@ def test_an_expression_is_this_graph(expression, shapes, lines):
 def test_mistakes_are_told(arguments, message):
     done = tenon("bench", *QUICK, *arguments)
     assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_strides():
+    """Also of elements that share memory, and negative ones."""
+    text = tenon("bench", "--print", "x @ w", "--shapes", "x:4x8,w:8xN::1x8").stdout
+    assert "graph @expression(%x: f32[4,8], %w: f32[8,N] strides=[1,8]) {" in text
+    for strides in ("1x4", "0x1", "1x1", "-1x4", "-8x-1"):
+        done = tenon("bench", "x*2 + y", "--shapes", f"x:4x8::{strides},y:4x8", *QUICK)
+        assert done.returncode == 0, done.stderr
 
 
 def test_expressions_share_shapes():

@@ -28,7 +28,8 @@ std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
 // The options that `bench` and `profile` share.
 void add_subject(CLI::App* verb, tenon::cli::SubjectArgs& args) {
   verb->add_option("source", args.sources, "Expressions, graphs NAME.tn, or directories of such files");
-  verb->add_option("--shapes", args.shapes, "Inputs of expressions: x:4096x1024,y:Nx1024:bf16")
+  verb->add_option("--shapes", args.shapes,
+                   "Inputs of expressions: x:4096x1024,y:Nx1024:bf16,z:64xN:f32:1x64 (strides in elements)")
       ->delimiter(',');
   verb->add_option("--dim", args.dims, "N=64: a size; in bench also N=64,256,1024, each in turn");
   verb->add_option("--input", args.files, "name=file.npy; the other inputs are random");

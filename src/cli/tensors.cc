@@ -76,6 +76,8 @@ Status Tensors::prepare_tensors() {
     }
     TENON_TRY(place(*given_[i], in.strides));
     placed_.back().write(*given_[i]);
+    if (in.strides)
+      placed_.back().read(*given_[i]);  // elements that share memory have the value written last
   }
   for (const OutputBinding& out : g_.outputs) {
     const TensorType& type = g_.type(out.value);

@@ -1,6 +1,7 @@
 // See expression.h. Tested by tests/bench_test.py.
 #include "src/cli/bench/expression.h"
 
+#include <algorithm>
 #include <map>
 
 #include "src/base/text.h"
@@ -29,16 +30,22 @@ class ExpressionParser {
   Status read_shapes(const std::vector<std::string>& shapes) {
     for (const std::string& entry : shapes) {
       const std::vector<std::string> parts = split(entry, ':');
-      if (parts.size() < 2 || parts.size() > 3 || !is_name(parts[0]))
-        return invalid("--shapes " + entry + ": expected NAME:4x1024 or NAME:4x1024:bf16");
+      if (parts.size() < 2 || parts.size() > 4 || !is_name(parts[0]))
+        return invalid("--shapes " + entry +
+                       ": expected NAME:4x1024, NAME:4x1024:bf16 or NAME:4x1024:bf16:STRIDES");
       TensorType type;
-      std::string sizes = parts[1];
-      for (char& c : sizes)
-        if (c == 'x') c = ',';
-      auto shape = parse_sizes(*graph_.dims, sizes);
+      auto shape = sizes_of(parts[1]);
       if (!shape.ok()) return shape.status().at("--shapes " + entry);
       type.shape = *shape;
-      if (parts.size() == 3) {
+      if (parts.size() == 4) {
+        auto strides = sizes_of(parts[3]);
+        if (!strides.ok()) return strides.status().at("--shapes " + entry);
+        if (strides->size() != shape->size())
+          return invalid("--shapes " + entry + ": " + std::to_string(shape->size()) + " sizes, but " +
+                         std::to_string(strides->size()) + " strides");
+        strides_.emplace(parts[0], *strides);
+      }
+      if (parts.size() >= 3 && !parts[2].empty()) {
         Lexer lexer(parts[2]);
         auto dtype = LiteralParser(lexer, *graph_.dims).dtype();
         if (!dtype.ok()) return dtype.status().at("--shapes " + entry);
@@ -86,6 +93,12 @@ class ExpressionParser {
       else
         parts.back() += c;
     return parts;
+  }
+
+  // Of "4x1024".
+  Result<Dims> sizes_of(std::string text) {
+    std::ranges::replace(text, 'x', ',');
+    return parse_sizes(*graph_.dims, text);
   }
 
   Result<ValueId> as_value(const Operand& operand, DType dtype) {
@@ -235,6 +248,7 @@ class ExpressionParser {
     const auto type = types_.find(name);
     auto v = builder_.try_input(name, type == types_.end() ? TensorType{} : type->second);
     if (!v.ok()) return Lexer::error(token, v.status().message());
+    if (const auto it = strides_.find(name); it != strides_.end()) graph_.inputs.back().strides = it->second;
     values_.emplace(name, *v);
     return Operand{*v};
   }
@@ -247,6 +261,7 @@ class ExpressionParser {
   Builder builder_;
   LiteralParser literals_;
   std::map<std::string, TensorType> types_;
+  std::map<std::string, Dims> strides_;
   std::map<std::string, ValueId> values_;
 };
 

@@ -22,8 +22,8 @@
 
 namespace tenon::cli {
 
-// shapes: entries NAME:SIZExSIZE or NAME:SIZExSIZE:DTYPE. A size is a number or a symbol; `NAME:` is a scalar. Messages begin with
-// "line:column: ", or name the entry.
+// shapes: entries NAME:SIZExSIZE, NAME:SIZExSIZE:DTYPE or NAME:SIZExSIZE:DTYPE:STRIDExSTRIDE, where DTYPE may be empty: f32. A size or
+// a stride, which counts elements, is a number or a symbol; `NAME:` is a scalar. Messages begin with "line:column: ", or name the entry.
 Result<Graph> parse_expression(std::string_view text, const std::vector<std::string>& shapes);
 
 }  // namespace tenon::cli
