@@ -171,6 +171,14 @@ def test_what_cannot_be_saved_says_why(tmp_path):
         torch.compile(lambda x: x * 2, backend="tenon", fullgraph=True).aot_compile(((torch.ones(3, requires_grad=True),), {}))
 
 
+def test_what_calls_have_refused_is_not_saved(tmp_path):
+    _, saved = save(tmp_path, "with_host_steps")
+    function = function_of(saved)
+    before = as_data(saved)["fallbacks"]
+    function._tenon_record.refused_call("a reason")
+    assert len(before) == 1 and as_data(saved)["fallbacks"] == before and len(function._tenon_record.fallbacks) == 2
+
+
 def test_saved_again_after_loading(tmp_path):
     cls, data = artifacts(tmp_path, "with_host_steps")
     once = cls.deserialize_compile_artifacts(data)

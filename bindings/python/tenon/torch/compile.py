@@ -27,6 +27,7 @@ from .runtime.refusal import Refused
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()
+_BACKWARD = "_backward"  # ends the names of backward graphs
 
 
 class FallbackError(RuntimeError):
@@ -89,7 +90,7 @@ class _Compilation:
         return error in self.errors or isinstance(error, refusal.STEERING)
 
     def note(self, nodes, kind="inference"):
-        name = f"graph{next(_graphs)}" if kind != "backward" else f"{self.noted[-1].name}_backward"
+        name = f"graph{next(_graphs)}" if kind != "backward" else self.noted[-1].name + _BACKWARD
         self.noted.append(report.Record(name, nodes))
         if self.records is not None:
             self.records.append(self.noted[-1])
@@ -164,7 +165,8 @@ class _Compilation:
     def finished(self, compiled):
         if self.saving:
             return serialization.SerializedFunction(compiled)
-        refused = refusal.of_calls(self.noted[-1], self.options.fallback)
+        record = next(r for r in reversed(self.noted) if not r.name.endswith(_BACKWARD))
+        refused = refusal.of_calls(record, self.options.fallback)
         return overlap.guarded(compiled, self.gm, self.own, self.example_inputs, self.written, refused)
 
 

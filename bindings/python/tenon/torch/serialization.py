@@ -194,7 +194,8 @@ def dump(compiled, options, record, pack=()):
                       "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made,
                       "bound": [row for row in s.bound if row[0] not in pack], "donated": s.donated})
     return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads,
-            "device_graphs": options.device_graphs, "fallback": options.fallback, "verify": options.verify, "fallbacks": record.fallbacks,
+            "device_graphs": options.device_graphs, "fallback": options.fallback, "verify": options.verify,
+            "fallbacks": [row for row in record.fallbacks if row[0] != report.CALL],
             "rescues": [(text, {name: _encode(value) for name, value in given.items()}) for text, given in compiled.rescues],
             "body": compiled.body, "device": layout.device, "words": layout.words, "pointers": layout.pointers, "parts": parts, "indices": indices,
             "constants": {name: _encode(value) for name, value in compiled.constants.items()}}
