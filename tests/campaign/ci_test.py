@@ -1,4 +1,4 @@
-"""The campaigns at the size that runs for every change: a fifth of PyTorch's table of operators, the gradients of a tenth, a few random
+"""The campaigns at the size that runs for every change: a fifth of PyTorch's table of operators, with and without gradients, a few random
 programs and architectures. TENON_TESTS=all takes the whole table."""
 
 import os
@@ -16,7 +16,7 @@ ALL = os.environ.get("TENON_TESTS") == "all"
 
 @pytest.mark.parametrize("arguments", [
     "op_db --ci" if ALL else "op_db --ci --stride 5",
-    "op_db --backward --ci" if ALL else "op_db --backward --ci --stride 10",
+    "op_db --backward --ci" if ALL else "op_db --backward --ci --stride 5",
     "programs --ci --count 10",
     "models --only gpt2,convnext,t5 --combination f32-dynamic-live",
 ], ids=lambda text: " ".join(text.split()[:2]))
