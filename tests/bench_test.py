@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from tests.cli_test import ROOT, tenon
@@ -64,7 +65,7 @@ def test_mistakes_are_told(arguments, message):
 
 
 def test_strides():
-    """Also of elements that share memory, and negative ones."""
+    """Strides may be negative, and elements may share memory."""
     text = tenon("bench", "--print", "x @ w", "--shapes", "x:4x8,w:8xN::1x8").stdout
     assert "graph @expression(%x: f32[4,8], %w: f32[8,N] strides=[1,8]) {" in text
     for strides in ("1x4", "0x1", "1x1", "-1x4", "-8x-1"):
@@ -246,6 +247,15 @@ def test_profile_of_a_damaged_trace(tmp_path, text):
     (tmp_path / "t.json").write_text(text)
     done = tenon("profile", tmp_path / "t.json")
     assert done.returncode == 1 and "t.json: " in done.stderr
+
+
+def test_profile_of_a_symbol(tmp_path):
+    """A file of MXNet ends with .json too."""
+    nodes = [{"op": "null", "name": "x", "inputs": []}, {"op": "exp", "name": "y", "inputs": [[0, 0, 0]]}]
+    (tmp_path / "s.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}))
+    np.save(tmp_path / "x.npy", np.ones((4, 8), "float32"))
+    done = tenon("profile", tmp_path / "s.json", "--input", f"x={tmp_path / 'x.npy'}", "--seconds", "0.01", "--threads", "1")
+    assert done.returncode == 0 and "exp" in done.stdout, done.stderr
 
 
 def test_profile_mistakes():

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "src/backend/host_threads.h"
 #include "src/cli/bench/bench.h"
@@ -79,45 +78,44 @@ void print_program(const Json& program, Roofline& roofline) {
   }
 }
 
-// Prints the programs of a trace. text: as from stop_profile().
-Status print_trace(const std::string& text, Roofline& roofline) {
-  const Json profile = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!profile.is_object() || !profile.contains("programs"))
-    return invalid("it is no trace of tenon profile or tenon.profile()");
+// Prints the programs of a trace, as from stop_profile().
+void print_trace(const Json& trace, int threads) {
+  Roofline roofline(threads);
   print_line(machine());
-  for (const Json& program : profile["programs"]) print_program(program, roofline);
-  return {};
+  for (const Json& program : trace["programs"]) print_program(program, roofline);
 }
 
-int print_saved(const std::string& path, Roofline& roofline) {
+// Returns null if the file has no trace; it may be a graph.
+Json read_trace(const std::string& path) {
   std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return fail(system_error(path));
+  Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("programs") ? json : Json();
+}
+
+int print_saved(const std::string& path, const Json& trace, int threads) {
   try {
-    const Status status = print_trace(text.str(), roofline);
-    return status.ok() ? kDone : fail(status.at(path));
+    print_trace(trace, threads);
+    return kDone;
   } catch (const Json::exception&) {
-    return fail(invalid("it lacks a field of a trace").at(path));
+    return fail(invalid(path + ": it lacks a field of a trace"));
   }
 }
 
 }  // namespace
 
 int profile(const ProfileArgs& args) {
-  if (args.sources.size() == 1 && args.sources[0].ends_with(".json")) {
-    Roofline roofline(args.threads > 0 ? args.threads : default_parallel().threads());
-    return print_saved(args.sources[0], roofline);
-  }
+  const int threads = args.threads > 0 ? args.threads : default_parallel().threads();
+  if (args.sources.size() == 1 && args.sources[0].ends_with(".json"))
+    if (const Json trace = read_trace(args.sources[0]); !trace.is_null())
+      return print_saved(args.sources[0], trace, threads);
   const auto subjects = read_subjects(args.sources, args.shapes, args.files);
   if (!subjects.ok()) return fail(subjects.status());
-  Roofline roofline(args.threads > 0 ? args.threads : default_parallel().threads());
   if (const Status status = start_profile(); !status.ok()) return fail(status);
   for (const Subject& subject : *subjects)
     if (const Status status = run_for(subject, args); !status.ok()) return fail(status);
   const auto text = stop_profile();
   if (!text.ok()) return fail(text.status());
-  if (const Status status = print_trace(*text, roofline); !status.ok()) return fail(status);
+  print_trace(Json::parse(*text), threads);
   if (args.trace.empty()) return kDone;
   std::ofstream file(args.trace);
   file << *text;
