@@ -1,4 +1,4 @@
-"""For all Python tests: no test reads or writes the user's cache of kernels on disk, and the garbage collector runs seldom."""
+"""For all Python tests: TENON_CACHE is off unless the caller sets it, and the garbage collector runs seldom."""
 
 import gc
 import importlib.util

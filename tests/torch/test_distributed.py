@@ -117,7 +117,7 @@ def reductions_overlap_the_backward_pass():
     ddp.register_comm_hook(None, hook)
     steps(model, compiled(ddp), other, batches, parts)
     end = tenon.stats()["calls"]
-    second = [count for count in calls if count > end // 2]  # of the second step: in the first, DDP has one bucket
+    second = [count for count in calls if count > end // 2]  # reductions of the second step; in the first step, DDP has one bucket
     assert len(second) > 1 and second[0] < second[-1] == end, (calls, end)
 
 

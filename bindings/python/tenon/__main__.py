@@ -7,6 +7,8 @@ Tested by tests/package/wheel_check.py and tests/torch/test_peers.py.
 import os
 import sys
 
+from ._abi import packaged
+
 
 def needs_python(arguments):
     """Whether the arguments of `bench` name other libraries or a model."""
@@ -20,7 +22,7 @@ def needs_python(arguments):
 
 
 def main():
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "tenon")
+    path = packaged("tenon")
     if sys.argv[1:2] == ["bench"] and needs_python(sys.argv[2:]):
         from .torch.peers.bench import main as bench
 

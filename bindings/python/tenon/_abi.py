@@ -118,9 +118,13 @@ def library():
     return _library
 
 
+def packaged(name):
+    """The path of a file that this package ships beside the library."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", name)
+
+
 def _open():
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "libtenon.so.1")
-    path = os.environ.get("TENON_LIBRARY") or beside
+    path = os.environ.get("TENON_LIBRARY") or packaged("libtenon.so.1")
     try:
         lib = ctypes.CDLL(path)
         for name, (result, arguments) in _SIGNATURES.items():

@@ -56,11 +56,10 @@ class Profile:
         """All steps as text, with the share of the roofline that each reaches, and why a step ends where it ends. `tenon profile` prints
         it; it measures copies and multiply-adds on `threads` threads (None: all cores), which takes a second. Raises
         OSError if there is no such command beside the library, subprocess.CalledProcessError if it fails."""
-        command = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", "tenon")
         with tempfile.TemporaryDirectory() as folder:
             self.save(trace := os.path.join(folder, "trace.json"))
             count = [] if threads is None else ["--threads", str(threads)]
-            return subprocess.run([command, "profile", trace, *count], check=True, stdout=subprocess.PIPE, text=True).stdout
+            return subprocess.run([_abi.packaged("tenon"), "profile", trace, *count], check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def __str__(self):
         return self.table()

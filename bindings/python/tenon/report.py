@@ -17,7 +17,7 @@ from . import _abi
 _KEYS = ("calls", "programs", "nodes", "nodes_fused", "kernels_compiled", "reference_steps", "compile_ms", "plan_misses",
          "plan_ms", "graph_ms")
 _DISK = {f"disk_{k}": k for k in ("hits", "misses", "damaged", "writes", "bytes_read", "bytes_written")}
-CALL = "a call"  # in place of the node of a fallback that calls have had
+CALL = "a call"  # stands for the node in a fallback of a call
 MOST_REASONS = 32  # kept for the calls of one graph; a reason may name sizes, so there may be many
 _lock = threading.RLock()
 _live = weakref.WeakSet()  # records
@@ -33,7 +33,7 @@ class Record:
 
     def __init__(self, name, nodes):
         self.name, self.nodes = name, nodes
-        self.fallbacks, self.notes = [], []  # fallbacks: (node, "graph" or CALL; op; why)
+        self.fallbacks, self.notes = [], []  # fallbacks: (place, op, why), where place is a node, "graph" or CALL
         self.compiled, self.eager, self.seconds = None, False, 0.0
         self.saved = None  # torch/saved.py: what a forward graph saves for the backward pass, if explain() asks
         self.parameters = set()  # indices of the arguments that are the same tensors in every call

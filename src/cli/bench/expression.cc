@@ -95,7 +95,7 @@ class ExpressionParser {
     return parts;
   }
 
-  // Of "4x1024".
+  // Returns the sizes that a text such as "4x1024" lists.
   Result<Dims> sizes_of(std::string text) {
     std::ranges::replace(text, 'x', ',');
     return parse_sizes(*graph_.dims, text);

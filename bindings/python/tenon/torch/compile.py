@@ -27,7 +27,6 @@ from .runtime.refusal import Refused
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()
-_BACKWARD = "_backward"  # ends the names of backward graphs
 
 
 class FallbackError(RuntimeError):
@@ -81,20 +80,22 @@ class _Compilation:
         self.real = _real_tensors(gm) if self.now.freeze else {}
         self.own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
         self.written = set()  # the indices of the inputs that the graph writes to
-        self.errors = []      # of the compilers
-        self.noted = []       # the Records of the graphs
-        self.saved = []       # what the forward graph saves, if somebody asks
+        self.errors = []      # the exceptions that the compilers raised
+        self.record = None    # the Record of the inference or forward graph
+        self.saved = []       # the Saved of the forward graph, if somebody asks
 
     def raised(self, error):
         """Whether the user has to see an error."""
         return error in self.errors or isinstance(error, refusal.STEERING)
 
     def note(self, nodes, kind="inference"):
-        name = f"graph{next(_graphs)}" if kind != "backward" else self.noted[-1].name + _BACKWARD
-        self.noted.append(report.Record(name, nodes))
+        """Makes the Record of a graph. kind: as in _compile."""
+        record = report.Record(f"{self.record.name}_backward" if kind == "backward" else f"graph{next(_graphs)}", nodes)
+        if kind != "backward":
+            self.record = record
         if self.records is not None:
-            self.records.append(self.noted[-1])
-        return self.noted[-1]
+            self.records.append(record)
+        return record
 
     def trace(self, table):
         """AOTAutograd's function. table: of decompositions."""
@@ -165,8 +166,7 @@ class _Compilation:
     def finished(self, compiled):
         if self.saving:
             return serialization.SerializedFunction(compiled)
-        record = next(r for r in reversed(self.noted) if not r.name.endswith(_BACKWARD))
-        refused = refusal.of_calls(record, self.options.fallback)
+        refused = refusal.of_calls(self.record, self.options.fallback)
         return overlap.guarded(compiled, self.gm, self.own, self.example_inputs, self.written, refused)
 
 

@@ -34,14 +34,15 @@ def serves(gm, example_inputs, options):
     """Whether the function of a graph may be in the cache."""
     if os.environ.get("TENON_CACHE", "on") == "off" or not autograd_cache.should_use_local_autograd_cache():
         return False
-    on_cpu = all(t.device.type == "cpu" for t in (*example_inputs, *gm.state_dict().values()) if isinstance(t, torch.Tensor))
-    return isinstance(gm, torch.fx.GraphModule) and on_cpu and not options.freeze and not options.benchmark
+    if not isinstance(gm, torch.fx.GraphModule) or options.freeze or options.benchmark:
+        return False
+    return all(t.device.type == "cpu" for t in (*example_inputs, *gm.state_dict().values()) if isinstance(t, torch.Tensor))
 
 
 def aot_module(gm, example_inputs, options, fw_compiler, bw_compiler, inference_compiler, decompositions, partition_fn, loaded):
     """Like aot_module_simplified(..., keep_inference_input_mutations=True), but it first looks for the function in the cache, and
-    else stores it. The compilers return functions whose __wrapped__ is a Function. The backward graph is compiled with
-    the forward graph, if the function is to be stored. loaded: called as a Function's post_compile says."""
+    else stores it. The compilers return functions whose __wrapped__ is a serialization.Kept. If the function is to be stored, the
+    backward graph is compiled with the forward graph. loaded: Function.post_compile calls it."""
     with contextlib.ExitStack() as stack, config.patch(bundled_autograd_cache=True):
         functional, own, _, _, fakes, descriptions, aot_config, mode, env, _, _, positions = aot_autograd.prepare_aot_module_simplified(
             gm, example_inputs, None, decompositions, True, False, flatten=False)
@@ -79,7 +80,7 @@ def _find(key, fakes, aot_config, loaded):
 
 
 class _Details(autograd_cache.AOTAutogradCacheDetails):
-    """What a key is a hash of."""
+    """A key is a hash of these attributes."""
 
     def _init_fx_graph_hash_details(self, gm, example_inputs, fx_config):
         autograd_cache.FxGraphCache._check_can_cache(gm, example_inputs, fx_config)
@@ -87,6 +88,8 @@ class _Details(autograd_cache.AOTAutogradCacheDetails):
 
 
 class _Pickler(autograd_cache.AOTAutogradCachePickler):
+    """Hashes without the warning that PyTorch's get_hash logs if something cannot be pickled."""
+
     def hash(self, details):
         self.dump(details)
         return hashlib.sha256(self._stream.getvalue()).hexdigest()

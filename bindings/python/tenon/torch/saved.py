@@ -88,9 +88,10 @@ def _type(t):
 
 
 def eager_values(gm, inputs):
-    """What eager mode saves for a backward pass through Dynamo's graph, each memory once, without inputs and parameters: as Saved.values,
-    but with the functions of Dynamo's graph. A value that is no result of one is "inside" the function that saves it, as the mask of a dropout.
-    Computes with tensors that have no data. None if they do not suffice."""
+    """Finds the values that eager mode saves for a backward pass through Dynamo's graph: each memory once, without inputs and parameters.
+    Returns a dict like Saved.values, whose ops are the functions of Dynamo's graph. A value that is no result of a function, such as
+    the mask of a dropout, is "inside" the function that saves it. Computes with tensors that have no data, and returns None if they
+    do not suffice."""
     try:
         mode = detect_fake_mode(inputs)
         inputs = [_without_data(mode, x) for x in inputs]

@@ -77,7 +77,26 @@ def _head(body):
             "sha256": hashlib.sha256(body).hexdigest()}
 
 
-class Function(OutputCode):
+class _Output(OutputCode):
+    """Has the methods that PyTorch calls on an OutputCode. A copy is the object itself."""
+
+    def prepare_for_serialization(self):
+        pass
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        pass
+
+    def set_triton_bundle(self, triton_bundle):
+        pass
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Function(_Output):
     """A boxed function that can be pickled. It has either a function of runner.py and its Compiled, or `data` (see dump). From data,
     post_compile or the first call makes the function."""
 
@@ -104,10 +123,6 @@ class Function(OutputCode):
             report.track(program)
         self._tenon_record = record
 
-    # --- the methods of an OutputCode ---
-    def prepare_for_serialization(self):
-        pass
-
     def post_compile(self, example_inputs, constants, graph_kwargs):
         """Makes the function of a loaded Function. graph_kwargs: may have a function loaded(data), which returns its Record."""
         if self.data is not None and not self.data["indices"]:
@@ -115,21 +130,12 @@ class Function(OutputCode):
         if "loaded" in graph_kwargs:
             self.data = None  # nobody saves the function again
 
-    def set_triton_bundle(self, triton_bundle):
-        pass
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
-
     def __reduce__(self):
         data = self.data or dump(self.compiled, self.options, self._tenon_record)
         return _unpickle, (json.dumps(data),)
 
 
-class Kept(OutputCode):
+class Kept(_Output):
     """A compiled function as it goes into the cache of function_cache.py. It is pickled at most once, as a Function."""
 
     def __init__(self, record, options, kind, written):
@@ -150,15 +156,6 @@ class Kept(OutputCode):
     def __reduce__(self):
         text, self.text = self.text, None
         return _unpickle, (text,)
-
-    def __copy__(self):
-        return self
-
-    def post_compile(self, example_inputs, constants, graph_kwargs):
-        pass
-
-    def set_triton_bundle(self, triton_bundle):
-        pass
 
 
 def _unpickle(text):
