@@ -41,6 +41,9 @@ if(TENON_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 
+# Part of the keys of graphs on disk (src/base/build_id.h). Not every compiler asks for it.
+add_link_options(-Wl,--build-id)
+
 # Some hundred libraries and executables hold LLVM; LLVM's linker needs a sixth of the time of ld.
 find_program(TENON_LLD ld.lld PATHS /usr/lib/llvm-19/bin NO_DEFAULT_PATH)
 if(TENON_LLD)

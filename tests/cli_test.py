@@ -336,14 +336,26 @@ def test_cache_is_found_by_the_next_process(cached):
     assert cold[0] == ["miss", "store"] and warm[0] == ["hit"] and cold[1] == warm[1]
     assert run_graph(cached, TENON_CACHE="read")[0] == ["hit"]
     assert run_graph(cached, TENON_CACHE="off")[0] == ["off"]
-    assert "kernels    1" in cached("cache", "stat").stdout
+    assert "entries    1" in cached("cache", "stat").stdout
     listed = cached("cache", "ls").stdout.splitlines()
     assert len(listed) == 1 and "LLVM 19" in listed[0] and listed[0][:32] in [f.name[:32] for f in cached.folder.iterdir()]
 
 
+def test_cache_has_optimised_graphs(cached):
+    chain = "".join(f"  %h{i + 1} = tanh(%h{i})\n" for i in range(80))
+    text = "graph @chain(%h0: f32[N]) {\n" + chain + "  return %h80\n}\n"
+    cold, warm = run_graph(cached, text), run_graph(cached, text)
+    assert sorted(cold[0]) == ["miss", "miss", "store", "store"] and warm[0] == ["hit", "hit"] and cold[1] == warm[1]
+    listed = [line for line in cached("cache", "ls").stdout.splitlines() if "  graph " in line]
+    assert len(listed) == 1 and " chain " in listed[0] and " Tenon " in listed[0]
+    assert run_graph(cached, text, TENON_ISA="sse2")[0] == ["miss", "store"] * 2
+    plain = cached("run", "-", "--dim", "N=3", "--without", "fuse", stdin=text, TENON_LOG="cache")
+    assert plain.returncode == 0 and "miss,chain,graph" in plain.stderr
+
+
 def test_cache_verify_names_what_is_damaged(cached):
     run_graph(cached)
-    assert cached("cache", "verify").stdout == "1 kernels, 0 damaged\n"
+    assert cached("cache", "verify").stdout == "1 entries, 0 damaged\n"
     entry, = cached.folder.glob("*.tk1")
     entry.write_bytes(entry.read_bytes()[:-1])
     done = cached("cache", "verify")
@@ -357,7 +369,7 @@ def test_cache_verify_names_what_is_damaged(cached):
     newer = entry.with_suffix(".tk2")  # an entry of a later library, whose contents this one cannot check
     newer.write_bytes(b"new")
     done = cached("cache", "verify", "--remove")
-    assert done.returncode == 0 and done.stdout == "1 kernels, 0 damaged; 1 of another version, not checked\n"
+    assert done.returncode == 0 and done.stdout == "1 entries, 0 damaged; 1 of another version, not checked\n"
     assert newer.exists() and run_graph(cached)[0] == ["hit"]
 
 
@@ -379,7 +391,7 @@ def test_cache_prints_no_control_characters(cached, tmp_path):
     hostile = entry_bytes(b"\x1b]0;owned\x07\n\xff", b"\x1b[2J")
     archive = tmp_path / "archive"
     archive.write_bytes(b"TENONCA1" + struct.pack("<Q", len(hostile)) + hostile)
-    assert cached("cache", "import", archive).stdout.startswith("1 kernels")
+    assert cached("cache", "import", archive).stdout.startswith("1 entries")
     listed = cached("cache", "ls").stdout
     assert listed.isascii() and listed.rstrip("\n").isprintable()
     assert r"\x1b]0;owned\x07\x0a\xff" in listed and r"\x1b[2J" in listed
@@ -388,8 +400,8 @@ def test_cache_prints_no_control_characters(cached, tmp_path):
 def test_cache_prune(cached):
     run_graph(cached)
     run_graph(cached, GRAPH.replace("mul(", "sub("))
-    assert "removed 0 kernels" in cached("cache", "prune").stdout
-    assert "removed 2 kernels" in cached("cache", "prune", "--bytes", "0").stdout
+    assert "removed 0 entries" in cached("cache", "prune").stdout
+    assert "removed 2 entries" in cached("cache", "prune", "--bytes", "0").stdout
     assert not list(cached.folder.glob("*.tk1"))
     assert run_graph(cached, TENON_CACHE_BYTES="1K")[0] == ["miss", "unstored"]
 
@@ -399,14 +411,14 @@ def test_cache_export_and_import(cached, tmp_path):
     run_graph(cached)
     run_graph(cached, TENON_ISA="sse2")
     done = cached("cache", "export", tmp_path / "archive")
-    assert done.returncode == 0 and done.stdout.startswith("2 kernels"), done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("2 entries"), done.stderr
     there = {"TENON_CACHE_DIR": str(tmp_path / "there")}
     done = cached("cache", "import", tmp_path / "archive", **there)
-    assert done.returncode == 0 and done.stdout.startswith("2 kernels"), done.stderr
+    assert done.returncode == 0 and done.stdout.startswith("2 entries"), done.stderr
     assert run_graph(cached, **there)[0] == ["hit"]
     (tmp_path / "archive").write_bytes((tmp_path / "archive").read_bytes()[:-10])
     done = cached("cache", "import", tmp_path / "archive", TENON_CACHE_DIR=str(tmp_path / "cut"))
-    assert done.stdout.startswith("1 kernels") and "ends in the middle" in done.stderr
+    assert done.stdout.startswith("1 entries") and "ends in the middle" in done.stderr
     assert cached("cache", "import", tmp_path / "none").returncode == 1
     (tmp_path / "text").write_text("hello, world")
     assert "not an archive" in cached("cache", "import", tmp_path / "text").stderr

@@ -91,9 +91,29 @@ bool is_depthwise_filter(const Graph& graph, const Node& node) {
          w[2].value() <= kMostTaps;
 }
 
+bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
+// The library's name of the best instruction set that it uses; ONEDNN_MAX_CPU_ISA forces a lower one.
+std::string best_isa() {
+  constexpr std::pair<dnnl_cpu_isa_t, const char*> kNames[] = {
+      {dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
+      {dnnl_cpu_isa_avx512_core_fp16, "avx512_core_fp16"},
+      {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+      {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
+      {dnnl_cpu_isa_avx512_core, "avx512_core"},
+      {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
+      {dnnl_cpu_isa_avx2, "avx2"},
+      {dnnl_cpu_isa_avx, "avx"},
+      {dnnl_cpu_isa_sse41, "sse41"},
+  };
+  const dnnl_cpu_isa_t best = dnnl_get_effective_cpu_isa();
+  for (const auto& [isa, name] : kNames)
+    if (isa == best) return name;
+  return "instruction set " + std::to_string(best);
+}
+
 // Without VNNI the library adds pairs of products of 8-bit integers in 16 bits, and these sums saturate.
 bool sums_of_integers_saturate() {
-  const auto has = [](dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; };
   return !has(dnnl_cpu_isa_avx512_core_vnni) && !has(dnnl_cpu_isa_avx2_vnni);
 }
 
@@ -299,7 +319,7 @@ class OneDnnBackend final : public Backend {
   std::string describe() const override {
     const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
-           std::to_string(v->patch);
+           std::to_string(v->patch) + ", " + best_isa();
   }
 };
 

@@ -484,19 +484,19 @@ TENON_API tenon_status tenon_program_get_stats(tenon_program* program, tenon_pro
 TENON_API void tenon_program_retain(tenon_program* program);
 TENON_API void tenon_program_release(tenon_program* program);
 
-/* ---- kernels on disk (docs/cache.md) ---- */
+/* ---- kernels and optimised graphs on disk (docs/cache.md) ---- */
 
 typedef struct tenon_cache_stats {
   size_t struct_size;
   const char* directory; /* "" if none is used. Valid for the life of the process, as is `off` */
   const char* off;       /* why the cache is off; "" if it is on */
   /* Counts of this process: */
-  int64_t hits;    /* kernels taken from the directory */
-  int64_t misses;  /* kernels that were absent or unusable */
-  int64_t refused; /* misses of a file that is damaged, holds another kernel, or is for another machine */
+  int64_t hits;    /* entries taken from the directory: kernels and graphs */
+  int64_t misses;  /* entries that were absent or unusable */
+  int64_t refused; /* misses of a file that is damaged, holds another entry, or is for another machine */
   int64_t damaged; /* refused files that no machine can use */
-  int64_t writes;  /* kernels stored */
-  int64_t failed_writes; /* kernels compiled but not stored, for example on a full or read-only disk */
+  int64_t writes;  /* entries stored */
+  int64_t failed_writes; /* entries compiled but not stored, for example on a full or read-only disk */
   int64_t removed;       /* files removed: unusable ones, and the least recently used ones beyond the limit */
   int64_t bytes_read;
   int64_t bytes_written;

@@ -398,7 +398,7 @@ class Program : public Handle<tenon_program, tenon_program_retain, tenon_program
   }
 };
 
-// The counters of the kernel cache on disk, for this process.
+// The counters of the cache on disk, for this process.
 inline tenon_cache_stats cache_stats() {
   tenon_cache_stats s = init<tenon_cache_stats>();
   check(tenon_cache_get_stats(&s));

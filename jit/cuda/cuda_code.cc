@@ -7,8 +7,8 @@
 #include "jit/cuda/cuda_text.h"
 #include "jit/cuda/emit_cuda.h"
 #include "jit/cuda/nvrtc.h"
-#include "jit/objects/object_cache.h"
 #include "src/base/log.h"
+#include "src/base/store/disk_cache.h"
 
 namespace tenon::jit {
 namespace {
@@ -55,12 +55,13 @@ Result<CudaCode> cuda_code(const KernelVariant& variant, int architecture) {
   if (dump_wanted("kernel")) dump("kernel", print(kernel));
   if (dump_wanted("cuda")) dump("cuda", "// " + describe(variant) + "\n" + text);
   CudaCode code;
-  const ObjectRequest request{object_key(text, source, producer), text, kernel.name, target, ""};
-  if (ObjectCache::get().find(request, [&](const std::string& object) { return read_stored(object, code); }))
+  const DiskRequest request{disk_key({"tenon object", producer, source, text}), text, kernel.name, target,
+                            ""};
+  if (DiskCache::get().find(request, [&](const std::string& object) { return read_stored(object, code); }))
     return code;
   TENON_ASSIGN(CudaBinary binary, nvrtc->compile(source, kernel.name, made_for, schedule.approximate));
   code = {std::move(binary.cubin), binary.registers, binary.spill_bytes, true};
-  ObjectCache::get().keep(request, stored(code), producer);
+  DiskCache::get().keep(request, stored(code), producer);
   log_row("compile", "kernel,isa,bytes,ms,why",
           {kernel.name, target, std::to_string(binary.code_bytes), std::to_string(binary.milliseconds),
            "neither this process nor the disk has its code"});

@@ -2,7 +2,7 @@
 // text of a kernel and the ISA are the identity of its code: equal kernels compile once; the first request
 // compiles and the others wait. Several kernels share a module, because LLVM's fixed cost per module is a
 // third of the compile time of a small kernel. Code that an earlier process left on disk is loaded from there
-// (object_cache.h). LLVM is initialised on first use. A fatal error of LLVM becomes an exception and leaks
+// (src/base/store/disk_cache.h). LLVM is initialised on first use. A fatal error of LLVM becomes an exception and leaks
 // the module, so that the host survives. Tested by tests/unit/jit/llvm/emit_test.cc.
 #include "jit/llvm/orc.h"
 
@@ -38,12 +38,12 @@
 #include "jit/objects/code_names.h"
 #include "jit/objects/code_pool.h"
 #include "jit/objects/elf_loader.h"
-#include "jit/objects/object_cache.h"
 #include "jit/objects/object_slice.h"
 #include "jit/pipeline.h"
 #include "src/base/env.h"
 #include "src/base/log.h"
 #include "src/base/no_fork.h"
+#include "src/base/store/disk_cache.h"
 #include "src/base/threads/parallel_invoke.h"
 
 namespace tenon::jit {
@@ -219,7 +219,7 @@ struct Job {
   Status status = {};
   std::shared_ptr<const Code> code = {};
   std::string text = {};  // LLVM text; its function is named @kernel
-  ObjectRequest object = {};
+  DiskRequest object = {};
   bool from_disk = false;
 };
 
@@ -250,9 +250,9 @@ bool emit_or_find(Job& job, Isa isa) {
   if (dump_wanted("llvm")) dump("llvm", llvm_text(*job.kernel, isa));
   job.text = llvm_text(without_names(*job.kernel), isa);
   TENON_CHECK(job.text.starts_with(std::string(kHead) + std::string(kPlainName) + "("), job.text);
-  job.object = {object_key(job.key, job.text, kProducer), job.key, job.kernel->name, isa_name(isa),
-                isa_needs(isa)};
-  return job.from_disk = ObjectCache::get().find(job.object, [&](const std::string& object) -> Status {
+  job.object = {disk_key({"tenon object", kProducer, job.text, job.key}), job.key, job.kernel->name,
+                isa_name(isa), isa_needs(isa)};
+  return job.from_disk = DiskCache::get().find(job.object, [&](const std::string& object) -> Status {
     TENON_ASSIGN(const Linked linked, link(object));
     if (linked.functions.size() != 1) return failed("it holds no single function");
     finish(job, linked, linked.functions.begin()->second);
@@ -290,7 +290,7 @@ Status compile_jobs(std::span<Job* const> jobs) {
     auto it = linked.functions.find(symbol(i));
     if (it == linked.functions.end()) return failed("no function " + symbol(i));
     finish(*jobs[i], linked, it->second);
-    ObjectCache::get().keep(jobs[i]->object, slice(object, symbol(i)), kProducer);
+    DiskCache::get().keep(jobs[i]->object, slice(object, symbol(i)), kProducer);
     log_row("compile", "kernel,isa,bytes,ms,why",
             {jobs[i]->kernel->name, std::string(jobs[i]->object.target), std::to_string(it->second.size),
              std::to_string(took.count() / static_cast<double>(jobs.size())),

@@ -1,6 +1,6 @@
 // object_slice: cuts one function, with the constants that it uses, out of an object that holds several
 // functions, each in its own section. The result is an object again. Kernels are compiled several to a module
-// but stored on disk one by one. Tested by tests/unit/jit/objects/object_cache_test.cc.
+// but stored on disk one by one. Tested by tests/unit/jit/objects/kernels_on_disk_test.cc.
 #pragma once
 
 #include <string>

@@ -2,33 +2,44 @@
 #include "src/base/cpu.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tenon {
 namespace {
 
-bool cpu_has(std::string_view name) {
+struct Feature {
+  std::string_view name;
+  bool here;
+};
+
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-#define FEATURE(feature) \
-  if (name == feature) return __builtin_cpu_supports(feature);
-  FEATURE("avx2")
-  FEATURE("fma")
-  FEATURE("bmi")
-  FEATURE("bmi2")
-  FEATURE("f16c")
-  FEATURE("lzcnt")
-  FEATURE("movbe")
-  FEATURE("avx512f")
-  FEATURE("avx512bw")
-  FEATURE("avx512cd")
-  FEATURE("avx512dq")
-  FEATURE("avx512vl")
-  FEATURE("amx-bf16")
+
+const std::vector<Feature>& features() {
+  static const std::vector<Feature> all = [] {
+    __builtin_cpu_init();
+#define FEATURE(feature) {feature, __builtin_cpu_supports(feature) != 0}
+    return std::vector<Feature>{{"x86-64", true},    FEATURE("avx2"),     FEATURE("fma"),
+                                FEATURE("bmi"),      FEATURE("bmi2"),     FEATURE("f16c"),
+                                FEATURE("lzcnt"),    FEATURE("movbe"),    FEATURE("avx512f"),
+                                FEATURE("avx512bw"), FEATURE("avx512cd"), FEATURE("avx512dq"),
+                                FEATURE("avx512vl"), FEATURE("amx-bf16")};
 #undef FEATURE
-  return name == "x86-64";
+  }();
+  return all;
+}
+
 #else
-  return name.empty();
+
+const std::vector<Feature>& features() {
+  static const std::vector<Feature> all = {{"", true}};
+  return all;
+}
+
 #endif
+
+bool has(std::string_view name) {
+  const auto found = std::ranges::find(features(), name, &Feature::name);
+  return found != features().end() && found->here;
 }
 
 }  // namespace
@@ -36,10 +47,17 @@ bool cpu_has(std::string_view name) {
 std::string cpu_lacks(std::string_view names) {
   while (!names.empty()) {
     const size_t comma = std::min(names.find(','), names.size());
-    if (!cpu_has(names.substr(0, comma))) return std::string(names.substr(0, comma));
+    if (!has(names.substr(0, comma))) return std::string(names.substr(0, comma));
     names.remove_prefix(std::min(comma + 1, names.size()));
   }
   return {};
+}
+
+std::string cpu_has() {
+  std::string list;
+  for (const Feature& feature : features())
+    if (feature.here) list += (list.empty() ? "" : ",") + std::string(feature.name);
+  return list;
 }
 
 }  // namespace tenon

@@ -11,5 +11,7 @@ namespace tenon {
 // The first name in the comma list that this machine lacks or that is unknown; empty if the machine has them
 // all.
 std::string cpu_lacks(std::string_view names);
+// All names that this machine has, as a comma list.
+std::string cpu_has();
 
 }  // namespace tenon

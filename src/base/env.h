@@ -16,11 +16,11 @@ namespace tenon {
 // kBytes. The default is always accepted.
 #define TENON_ENV(X)                                                                                      \
   X(cache, "TENON_CACHE", "on", "on|read|off|0|1",                                                        \
-    "Compiled kernels on disk: on, read (nothing is written) or off.")                                    \
+    "Kernels and graphs on disk: on, read (nothing is written) or off.")                                  \
   X(cache_bytes, "TENON_CACHE_BYTES", "1G", kBytes,                                                       \
-    "Bytes of kernels on disk above which the longest unused are removed; a number, with K, M, G or T.")  \
+    "Bytes on disk above which the longest unused entries are removed; a number, with K, M, G or T.")     \
   X(cache_dir, "TENON_CACHE_DIR", "", kAnyText,                                                           \
-    "Directory of the kernels on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")             \
+    "Directory of kernels and graphs on disk; empty means $XDG_CACHE_HOME/tenon or ~/.cache/tenon.")      \
   X(cublaslt, "TENON_CUBLASLT", "", kAnyText,                                                             \
     "cuBLASLt: a file, a directory or off; empty means to look for it.")                                  \
   X(cuda_driver, "TENON_CUDA_DRIVER", "", kAnyText,                                                       \

@@ -1,4 +1,4 @@
-// tenon cache ls | stat | prune | verify | export FILE | import FILE: the compiled kernels on disk
+// tenon cache ls | stat | prune | verify | export FILE | import FILE: the compiled kernels and optimised graphs on disk
 // (src/base/store/store.h), in the directory that the environment names. A missing directory counts as empty.
 // Tested by tests/cli_test.py.
 #include <fmt/chrono.h>
@@ -10,6 +10,7 @@
 #include "src/base/store/store.h"
 #include "src/base/text.h"
 #include "src/cli/verbs.h"
+#include "src/runtime/compile/kept_graph.h"
 
 namespace tenon::cli {
 namespace {
@@ -27,8 +28,10 @@ std::string time_text(int64_t seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", parts);
 }
 
-// A list shows only the most advanced instruction set that a kernel needs.
-std::string needs_text(const std::string& needs) {
+// "graph", or the most advanced instruction set that a kernel needs.
+std::string kind_of(const StoreEntry& entry) {
+  const std::string& needs = entry.needs;
+  if (entry.producer.starts_with(kGraphProducer)) return "graph";
   if (needs.empty()) return "gpu";
   return needs.find("avx512") != needs.npos ? "avx512" : needs.find("avx2") != needs.npos ? "avx2" : "x86-64";
 }
@@ -51,7 +54,7 @@ int ls(Store& store, const std::vector<Store::Item>& items) {
       continue;
     }
     print_entry(fmt::format("{}  {:>9}  {}  {:<7} {:<30} {}{}", file, size_text(item.bytes),
-                            time_text(item.used), needs_text(entry->needs), entry->name, entry->producer,
+                            time_text(item.used), kind_of(*entry), entry->name, entry->producer,
                             unusable(*entry)));
   }
   return kDone;
@@ -64,7 +67,7 @@ int stat(Store& store, const std::vector<Store::Item>& items) {
   print_line(fmt::format("directory  {}{}", store.options().directory,
                          usable.ok() ? "" : " (not there yet: " + usable.message() + ")"));
   print_line(fmt::format("mode       {}", store.options().mode == StoreMode::on ? "on" : "read"));
-  print_line(fmt::format("kernels    {}", items.size()));
+  print_line(fmt::format("entries    {}", items.size()));
   print_line(fmt::format("size       {} of {}", size_text(bytes), size_text(store.options().limit)));
   if (!items.empty())
     print_line(
@@ -87,7 +90,7 @@ int verify(Store& store, const std::vector<Store::Item>& items, bool remove) {
     if (remove) line += store.remove(item.file).ok() ? ": removed" : ": cannot be removed";
     print_entry(line);
   }
-  print_line(fmt::format("{} kernels, {} damaged{}", items.size() - static_cast<size_t>(others), bad,
+  print_line(fmt::format("{} entries, {} damaged{}", items.size() - static_cast<size_t>(others), bad,
                          others ? fmt::format("; {} of another version, not checked", others) : ""));
   return bad == 0 || remove ? kDone : kFailed;
 }
@@ -105,7 +108,7 @@ int cache(const CacheArgs& args) {
   if (args.verb == "import") {
     const Result<int64_t> count = import_store(store, args.file, tell_skipped);
     if (!count.ok()) return fail(count.status());
-    print_line(fmt::format("{} kernels into {}", *count, store.options().directory));
+    print_line(fmt::format("{} entries into {}", *count, store.options().directory));
     return kDone;
   }
   std::vector<Store::Item> items;
@@ -121,13 +124,13 @@ int cache(const CacheArgs& args) {
   if (args.verb == "prune") {
     const Result<Store::Pruned> pruned = store.prune(args.bytes >= 0 ? args.bytes : store.options().limit);
     if (!pruned.ok()) return fail(pruned.status());
-    print_line(fmt::format("removed {} kernels, {}; {} are left, {}", pruned->removed,
+    print_line(fmt::format("removed {} entries, {}; {} are left, {}", pruned->removed,
                            size_text(pruned->removed_bytes), pruned->kept, size_text(pruned->kept_bytes)));
     return kDone;
   }
   const Result<int64_t> count = export_store(store, args.file, tell_skipped);
   if (!count.ok()) return fail(count.status());
-  print_line(fmt::format("{} kernels into {}", *count, args.file));
+  print_line(fmt::format("{} entries into {}", *count, args.file));
   return kDone;
 }
 

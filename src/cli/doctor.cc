@@ -92,7 +92,7 @@ Status check(std::string_view backend) {
   return {};
 }
 
-// The directory of kernels on disk, and what the checks above found and wrote there.
+// The directory of kernels and graphs on disk, and what the checks above found and wrote there.
 std::string cache_state() {
   Store& store = Store::process();
   if (store.options().mode == StoreMode::off) return "off: " + store.options().why;
@@ -102,7 +102,7 @@ std::string cache_state() {
   for (const Store::Item& item : *items) bytes += item.bytes;
   const Store::Stats s = store.stats();
   return fmt::format(
-      "{}: {} kernels, {:.1f} of {:.0f} MiB; just now {} found, {} not found, {} refused, {} stored{}",
+      "{}: {} entries, {:.1f} of {:.0f} MiB; just now {} found, {} not found, {} refused, {} stored{}",
       store.options().directory, items->size(), static_cast<double>(bytes) / (1 << 20),
       static_cast<double>(store.options().limit) / (1 << 20), s.hits, s.misses - s.refused, s.refused,
       s.stores, s.failed_stores > 0 ? ", WRITING FAILS" : "");

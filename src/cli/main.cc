@@ -156,7 +156,7 @@ int read_and_call(int argc, char** argv) {
   add_profile(app, profile_args, result);
 
   CacheArgs cache_args;
-  CLI::App* cache_verb = app.add_subcommand("cache", "The compiled kernels on disk");
+  CLI::App* cache_verb = app.add_subcommand("cache", "The compiled kernels and optimised graphs on disk");
   cache_verb->require_subcommand(1);
   auto cache_part = [&](const std::string& name, const std::string& meaning) {
     CLI::App* part = cache_verb->add_subcommand(name, meaning);
@@ -166,14 +166,14 @@ int read_and_call(int argc, char** argv) {
     });
     return part;
   };
-  cache_part("ls", "The kernels, one per line, the longest unused first");
-  cache_part("stat", "The directory, the number of kernels and their size");
+  cache_part("ls", "The entries, one per line, the longest unused first");
+  cache_part("stat", "The directory, the number of entries and their size");
   cache_part("prune",
-             "Remove the longest unused kernels above the limit, and files that dead processes left behind")
+             "Remove the longest unused entries above the limit, and files that dead processes left behind")
       ->add_option("--bytes", cache_args.bytes, "Down to this size instead; 0 removes all")
       ->transform(CLI::AsSizeValue(false));
   cache_part("verify", "Read every kernel and check it; exit status 1 if one is damaged")
-      ->add_flag("--remove", cache_args.remove, "Remove the damaged kernels");
+      ->add_flag("--remove", cache_args.remove, "Remove the damaged entries");
   cache_part("export", "Write all kernels into one file")->add_option("file", cache_args.file)->required();
   cache_part("import", "Store the kernels of such a file that this machine can run")
       ->add_option("file", cache_args.file)

@@ -47,7 +47,7 @@ struct Program::Impl {
   const Graph source;  // has its own table of sizes, to which passes add
   const int64_t number;
   const ProgramOptions options;
-  Compiled compiled;
+  std::unique_ptr<Compiled> compiled;
   Binder binder;
   ShapeGuards shape_guards;
   std::atomic<int64_t> compiled_for_plans{0};
@@ -64,8 +64,8 @@ struct Program::Impl {
 
   Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
   DeviceMemory* memory() const {
-    if (!compiled.runtime) return nullptr;
-    return options.device_memory ? options.device_memory : &compiled.runtime->pool();
+    if (!compiled->runtime) return nullptr;
+    return options.device_memory ? options.device_memory : &compiled->runtime->pool();
   }
   int threads() const {
     return options.threads > 0 ? std::min(options.threads, parallel().threads()) : parallel().threads();
@@ -74,12 +74,12 @@ struct Program::Impl {
   Status make(std::span<const Tensor> params) {
     const NoFork no_fork;
     const auto start = Clock::now();
-    TENON_TRY(compile(source, options, parallel(), params, &compiled));
-    TENON_ASSIGN(binder, Binder::make(source, compiled.frozen, options.device));
+    TENON_ASSIGN(compiled, compile(source, options, parallel(), params));
+    TENON_ASSIGN(binder, Binder::make(source, compiled->frozen, options.device));
     shape_guards = ShapeGuards(source);
     compile_ms += ms_since(start);
     if (profiling()) profile_event("compile", number, source, start);
-    log_program(number, source, compiled.main.kernels, compiled.main.kernels_compiled, compile_ms);
+    log_program(number, source, compiled->main.kernels, compiled->main.kernels_compiled, compile_ms);
     return {};
   }
   Result<PlanCache::Use> make_plan(std::span<const int64_t> key) {
@@ -90,7 +90,7 @@ struct Program::Impl {
         [&]() -> Result<std::unique_ptr<Plan>> {
           const auto start = Clock::now();
           TENON_TRY(shape_guards.check(symbols));
-          TENON_ASSIGN(auto plan, Plan::make(compiled.main.source, {symbols.begin(), symbols.end()},
+          TENON_ASSIGN(auto plan, Plan::make(compiled->main.source, {symbols.begin(), symbols.end()},
                                              static_cast<int>(key.back())));
           compiled_for_plans += plan->kernels_compiled;
           if (profiling()) profile_event("plan", number, source, start);
@@ -177,25 +177,25 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   const auto start = profiled ? Clock::now() : Clock::time_point();
   BoundCall call(source_);
   TENON_TRY(p.binder.bind(inputs, outputs, &call));
-  if (p.compiled.runtime)
-    TENON_TRY(p.compiled.runtime->check_stream(stream, false));
+  if (p.compiled->runtime)
+    TENON_TRY(p.compiled->runtime->check_stream(stream, false));
   else if (stream)
     return invalid("a stream is given, but the program runs on the CPU");
-  if (p.compiled.runtime && host)
+  if (p.compiled->runtime && host)
     return unsupported("a run on a device needs the memory of all outputs before it begins");
   call.key.end()[-1] =
-      p.compiled.runtime ? 1 : p.threads();  // a plan on a device uses no threads of the host
+      p.compiled->runtime ? 1 : p.threads();  // a plan on a device uses no threads of the host
   PlanCache::Use plan = p.plans.find(call.key.all());
   if (!plan) {
     TENON_TRY(p.binder.check_sizes(inputs, call.symbols));
-    if (p.compiled.runtime) TENON_TRY(p.compiled.runtime->check_stream(stream, true));
+    if (p.compiled->runtime) TENON_TRY(p.compiled->runtime->check_stream(stream, true));
     TENON_ASSIGN(plan, p.make_plan(call.key.all()));
   }
   TENON_TRY(p.binder.check(*plan, inputs, outputs, host != nullptr));
   if (checked) checked();
-  const RunOn on{p.parallel(), stream, p.memory(), p.compiled.runtime};
+  const RunOn on{p.parallel(), stream, p.memory(), p.compiled->runtime};
   if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, host);
-  WatchedRun watched({number_, source_, p.compiled.main.source, *plan}, start);
+  WatchedRun watched({number_, source_, p.compiled->main.source, *plan}, start);
   TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, host, &watched));
   watched.succeeded();
   return {};
@@ -270,19 +270,19 @@ std::string Program::explain(bool json) const {
   const NoFork no_fork;
   const HazardPointer<Impl> p(impl_);
   const PlanCache::Use newest = p->plans.newest();
-  return tenon::explain(p->compiled.main.graph, p->compiled.main.source, newest ? &*newest : nullptr, json);
+  return tenon::explain(p->compiled->main.graph, p->compiled->main.source, newest ? &*newest : nullptr, json);
 }
 
 ProgramStats Program::stats() const {
   const HazardPointer<Impl> p(impl_);
   const PlanCache::Use newest = p->plans.newest();
   ProgramStats s;
-  s.nodes = p->compiled.main.nodes;
-  s.nodes_fused = p->compiled.main.nodes_fused;
-  s.kernels = p->compiled.main.kernels;
-  s.kernels_compiled = p->compiled.main.kernels_compiled + p->compiled_for_plans;
-  s.reference_steps = p->compiled.main.source.reference_steps();
-  s.steps = static_cast<int64_t>(p->compiled.main.source.executables.size());
+  s.nodes = p->compiled->main.nodes;
+  s.nodes_fused = p->compiled->main.nodes_fused;
+  s.kernels = p->compiled->main.kernels;
+  s.kernels_compiled = p->compiled->main.kernels_compiled + p->compiled_for_plans;
+  s.reference_steps = p->compiled->main.source.reference_steps();
+  s.steps = static_cast<int64_t>(p->compiled->main.source.executables.size());
   s.workspace_bytes = newest ? newest->workspace_bytes() : 0;
   s.plans = p->plans.stats();
   s.compile_ms = p->compile_ms;

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <map>
 
+#include "src/ir/verify.h"
 #include "src/passes/pipeline.h"
+#include "src/runtime/compile/placement.h"
 #include "tests/support/graph_check.h"
 #include "tests/support/graph_gen.h"
 
@@ -66,6 +68,21 @@ TEST(Fuzz, ProgramsMeanWhatTheEvaluatorSays) {
   EXPECT_GT(in_place, static_cast<int64_t>(count / 20));
   EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count)) << list;
   EXPECT_LE(static_cast<double>(says_nothing), kMostSaysNothing * static_cast<double>(elements));
+}
+
+// A grouped graph on disk is its text (src/runtime/compile/kept_graph.h).
+TEST(Fuzz, GroupedGraphsReadBack) {
+  const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200);
+  const BackendPlacement placement(backends_of(DeviceId::kCpu), DeviceId::kCpu);
+  for (uint64_t s = seed; s < seed + count; ++s) {
+    const RandomGraph r = GraphGen(s).make();
+    const Graph grouped = form_groups(optimize(r.graph), placement);
+    const std::string text = print(grouped);
+    const auto again = parse_graph(text);
+    ASSERT_TRUE(again.ok()) << "seed " << s << "\n" << text << again.status().message();
+    ASSERT_EQ(print(*again), text) << "seed " << s;
+    ASSERT_TRUE(verify(*again).ok()) << "seed " << s << "\n" << text;
+  }
 }
 
 TEST(Fuzz, RecurrentLayers) {

@@ -1,6 +1,7 @@
 """Compiled functions on disk: what is found again, what is not, and that a function from the cache does what the compiled one does."""
 
 import contextlib
+import gc
 import subprocess
 import sys
 
@@ -111,6 +112,19 @@ def test_backward_passes_of_a_found_function(again):
     first, second = again(run)
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     torch.testing.assert_close(2 * second[0], second[1])
+
+
+def test_no_collection_runs_while_a_function_is_read(again, monkeypatch):
+    """Reading makes so many objects that Python would look through the whole process several times."""
+    load, paused = serialization._load, []
+
+    def watched(*args):
+        paused.append(not gc.isenabled())
+        return load(*args)
+
+    monkeypatch.setattr(serialization, "_load", watched)
+    again(lambda: train(compiled(model := Net(13)), model, width=13))
+    assert paused == [True, True] and gc.isenabled()
 
 
 def test_an_optimizer(again):

@@ -19,7 +19,7 @@ def stats():
     - plan_misses: calls with sizes that needed a new plan. plan_ms: of all plans; the first one packs frozen weights.
     - workspace_bytes: the largest workspace of a program.
     - fallbacks: how often PyTorch runs something instead. fallback_reasons: reason -> count.
-    - disk_hits, disk_misses, disk_damaged, disk_writes, disk_bytes_read, disk_bytes_written: the cache of kernels on disk."""
+    - disk_hits, disk_misses, disk_damaged, disk_writes, disk_bytes_read, disk_bytes_written: the cache of kernels and graphs on disk."""
     from . import report
 
     return report.stats()

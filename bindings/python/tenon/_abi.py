@@ -156,7 +156,7 @@ def op(name):
 
 
 def cache_stats():
-    """The counts of the cache of kernels on disk, in this process: name of CacheStats.COUNTS -> count. All are 0 before the
+    """The counts of the cache of kernels and graphs on disk, in this process: name of CacheStats.COUNTS -> count. All are 0 before the
     library is loaded."""
     out = CacheStats(ctypes.sizeof(CacheStats))
     if _library is not None:

@@ -7,6 +7,7 @@
 #include "src/ir/op.h"
 #include "src/ops/rows/names.h"
 #include "src/passes/pipeline.h"
+#include "src/runtime/compile/kept_graph.h"
 #include "src/runtime/compile/placement.h"
 #include "src/runtime/compile/same_memory.h"
 #include "src/runtime/compile/updates.h"
@@ -106,8 +107,7 @@ Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGra
 }
 
 // Writes updates of inputs in place where that is safe; see updates.h.
-Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
-  Graph grouped = form_groups(from, target.placement, target.without);
+Status build(Graph grouped, const BuildTarget& target, BuiltGraph& built) {
   Recomputed recomputed;
   if (target.budget > 0) {
     TENON_ASSIGN(grouped, within_budget(grouped, target.budget, &recomputed));
@@ -128,7 +128,8 @@ Status build(const Graph& from, const BuildTarget& target, BuiltGraph& built) {
   built.source.uses_donated = target.device.is_cpu();
   if (copied.empty()) return {};
   built.copies = std::make_unique<BuiltGraph>();
-  TENON_TRY(build(copies_of(grouped, copied), target, *built.copies));
+  TENON_TRY(build(form_groups(copies_of(grouped, copied), target.placement, target.without), target,
+                  *built.copies));
   built.source.copies.source = &built.copies->source;
   for (size_t o : copied) {
     built.source.copies.from.push_back(built.graph.outputs[o].value);
@@ -147,7 +148,7 @@ Status run_init(Split& split, const BuildTarget& target, Parallel& parallel,
   BuiltGraph init;
   BuildTarget once = target;
   once.budget = 0;
-  TENON_TRY(build(split.init, once, init));
+  TENON_TRY(build(form_groups(split.init, once.placement, once.without), once, init));
   TENON_ASSIGN(
       std::unique_ptr<Plan> plan,
       Plan::make(init.source, std::vector<int64_t>(split.main.dims->symbol_count(), 0), parallel.threads()));
@@ -224,21 +225,32 @@ Result<DeviceRuntime*> runtime_of(const BackendPlacement& placement, DeviceId de
 
 }  // namespace
 
-Status compile(const Graph& graph, const ProgramOptions& options, Parallel& parallel,
-               std::span<const Tensor> params, Compiled* compiled) {
+Result<std::unique_ptr<Compiled>> compile(const Graph& graph, const ProgramOptions& options,
+                                          Parallel& parallel, std::span<const Tensor> params) {
   const bool on_cpu = options.device.is_cpu();
   if (options.freeze) {
     TENON_TRY(check_params(graph, params));
     TENON_TRY(check_updates(graph, params));
   }
   if (!on_cpu) TENON_TRY(check_for_device(graph, options));
+  const BackendPlacement placement(chosen_backends(options), options.device.type);
+  const BuildTarget target{placement, options.allocator, options.device, options.without, options.budget};
+  std::optional<KeptGraph> kept;
+  if (on_cpu && !options.freeze) kept.emplace(graph, placement, options.without);
+  if (kept)
+    if (std::optional<Graph> grouped = kept->find()) {
+      auto compiled = std::make_unique<Compiled>();
+      compiled->frozen.assign(graph.inputs.size(), false);
+      const Status built = build(std::move(*grouped), target, compiled->main);
+      if (built.ok()) return compiled;
+      kept->refuse(built.message());
+    }
+
+  auto compiled = std::make_unique<Compiled>();
   std::vector<const void*> constants;
   if (options.freeze)
     for (const Tensor& t : params) constants.push_back(t.data);
   Split split = optimize_and_split(graph, constants, &compiled->frozen, options.without);
-
-  const BackendPlacement placement(chosen_backends(options), options.device.type);
-  const BuildTarget target{placement, options.allocator, options.device, options.without, options.budget};
   if (on_cpu) {
     TENON_TRY(run_init(split, target, parallel, compiled->folded, &compiled->main));
   } else {
@@ -247,10 +259,13 @@ Status compile(const Graph& graph, const ProgramOptions& options, Parallel& para
     const BuildTarget on_host{host, {}, {}, options.without};
     TENON_TRY(run_init(split, on_host, default_parallel(), compiled->folded, &compiled->main));
   }
-  TENON_TRY(build(split.main, target, compiled->main));
-  if (!compiled->runtime) return {};
+  Graph grouped = form_groups(split.main, placement, options.without);
+  if (kept) kept->keep(grouped);
+  TENON_TRY(build(std::move(grouped), target, compiled->main));
+  if (!compiled->runtime) return compiled;
   compiled->main.source.graphs = options.graphs;
-  return upload(*compiled->runtime, compiled->main, compiled->uploaded);
+  TENON_TRY(upload(*compiled->runtime, compiled->main, compiled->uploaded));
+  return compiled;
 }
 
 }  // namespace tenon

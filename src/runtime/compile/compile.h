@@ -35,8 +35,9 @@ struct Compiled {
 };
 
 // parallel: runs the part that depends on constants only, for programs on the CPU. params: as in
-// Program::make(), with options.freeze; they must outlive the result. Do not call it from within a run.
-Status compile(const Graph& graph, const ProgramOptions& options, Parallel& parallel,
-               std::span<const Tensor> params, Compiled* compiled);
+// Program::make(), with options.freeze; they must outlive the result. Do not call it from within a run. Does
+// not run the passes if an earlier process has left their result on disk (kept_graph.h).
+Result<std::unique_ptr<Compiled>> compile(const Graph& graph, const ProgramOptions& options,
+                                          Parallel& parallel, std::span<const Tensor> params);
 
 }  // namespace tenon

@@ -2,7 +2,7 @@
 // streams, plans of several sizes, unaligned tensors, and the failure of every call of the driver.
 #include <sstream>
 
-#include "jit/objects/object_cache.h"
+#include "src/base/store/disk_cache.h"
 #include "tests/support/nvidia/cuda_program_help.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
@@ -412,8 +412,8 @@ TEST_F(CudaPrograms, WhatSpillsStillIsCutInTwo) {
 TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   ScratchDirectory scratch;
   Store store(at(scratch / "c"));
-  jit::ObjectCache cache(store);
-  jit::ObjectCache::replace(&cache);
+  DiskCache cache(store);
+  DiskCache::replace(&cache);
   const Graph graph =
       parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n %z = exp(%y)\n return %z\n}");
   auto compiled = [&] {
@@ -443,7 +443,7 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
     ASSERT_TRUE(store.save(*entry).ok());
     EXPECT_EQ(compiled(), 1) << object;
   }
-  jit::ObjectCache::replace(nullptr);
+  DiskCache::replace(nullptr);
   cuda::forget_all();
 }
 

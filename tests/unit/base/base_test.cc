@@ -1,15 +1,19 @@
 // src/base: statuses, text, environment, hashes, log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <locale>
 #include <memory>
 #include <random>
 
+#include "src/base/build_id.h"
+#include "src/base/cpu.h"
 #include "src/base/env.h"
 #include "src/base/function_ref.h"
 #include "src/base/hash.h"
@@ -273,6 +277,25 @@ TEST(FunctionRef, CallsWhatItWasGiven) {
 }
 
 // The values for the empty input are those of the algorithm's specification.
+// readelf --notes prints the same digits.
+TEST(BuildId, IsTheHashOfTheLinker) {
+  EXPECT_TRUE(build_id().size() >= 16 &&
+              build_id().find_first_not_of("0123456789abcdef") == std::string::npos)
+      << build_id();
+  const std::string command = "readelf --notes /proc/" + std::to_string(getpid()) + "/exe";
+  FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_TRUE(pipe);
+  std::string notes(1 << 16, 0);
+  notes.resize(fread(notes.data(), 1, notes.size(), pipe));
+  pclose(pipe);
+  EXPECT_THAT(notes, HasSubstr("Build ID: " + build_id() + "\n"));
+}
+
+TEST(Cpu, ListsWhatItHas) {
+  EXPECT_EQ(cpu_lacks(cpu_has()), "");
+  EXPECT_EQ(cpu_lacks("x86-64,no-such"), "no-such");
+}
+
 TEST(Hash, IsXxh3) {
   EXPECT_EQ(hash_bytes(""), 0x2D06800538D394C2u);
   EXPECT_EQ(hash128("").hex(), "99aa06d3014798d86001c324468d497f");

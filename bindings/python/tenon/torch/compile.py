@@ -6,10 +6,8 @@ user only with options={"fallback": "error"}.
 Tested by tests/torch/test_backend.py, test_aot_semantics.py, test_training.py, test_training_faults.py and test_distributed.py.
 """
 
-import contextlib
 import dataclasses
 import functools
-import gc
 import itertools
 import logging
 import uuid
@@ -21,6 +19,7 @@ from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
 from . import codegen, decompositions, function_cache, program_cache, recurrent, rng, serialization, training
+from .garbage import without_collections
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
@@ -129,7 +128,7 @@ class _Compilation:
         record = self.note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
         record.saved = self.saved[-1] if kind == "forward" and self.saved else None
         start = report.clock()
-        with _without_collections():
+        with without_collections():
             function = _compile(graph, self.now, self.real, record, kind, self.saving, donated)
             if self.saving:
                 function = _savable(function, self.options, record)
@@ -168,18 +167,6 @@ class _Compilation:
             return serialization.SerializedFunction(compiled)
         refused = refusal.of_calls(self.record, self.options.fallback)
         return overlap.guarded(compiled, self.gm, self.own, self.example_inputs, self.written, refused)
-
-
-@contextlib.contextmanager
-def _without_collections():
-    """Pauses Python's cyclic garbage collector, which would look through PyTorch's graphs again and again while objects are made that all stay."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
 
 
 def _untraced(compile):

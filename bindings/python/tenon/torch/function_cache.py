@@ -25,6 +25,7 @@ from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
 
 from .. import _abi
+from .garbage import without_collections
 
 log = logging.getLogger("tenon")
 _cache = autograd_cache.AOTAutogradCache
@@ -70,8 +71,9 @@ def _find(key, fakes, aot_config, loaded):
         counters["aot_autograd"]["autograd_cache_bypass"] += 1
         return None
     try:
-        found = _cache._lookup(key, True, False, fakes, {}, aot_config)
-        function = found and found[0].wrap_post_compile(fakes, aot_config, {"loaded": loaded})
+        with without_collections():
+            found = _cache._lookup(key, True, False, fakes, {}, aot_config)
+            function = found and found[0].wrap_post_compile(fakes, aot_config, {"loaded": loaded})
     except Exception as e:  # the function is then compiled
         log.debug("a compiled function cannot be read from the cache: %s: %s", type(e).__name__, e, exc_info=e)
         function = None

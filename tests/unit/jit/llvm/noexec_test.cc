@@ -13,7 +13,7 @@
 
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
-#include "jit/objects/object_cache.h"
+#include "src/base/store/disk_cache.h"
 #include "tests/support/run_help.h"
 #include "tests/support/store_help.h"
 
@@ -82,8 +82,8 @@ TEST(Noexec, ATmpWithoutExecutionDisturbsNothing) {
     if (executable() != 0) return 2;
     setenv("TMPDIR", "/tmp", 1);
     Store store(at("/tmp/kernels"));
-    jit::ObjectCache cache(store);
-    jit::ObjectCache::replace(&cache);
+    DiskCache cache(store);
+    DiskCache::replace(&cache);
     auto compiled = [] { return jit::Compiler::get().stats().compiled; };
     for (int round = 0; round < 2; ++round) {  // compiled first, then from the cache
       const int64_t before = compiled();

@@ -1,40 +1,42 @@
-// See object_cache.h.
-#include "jit/objects/object_cache.h"
+// See disk_cache.h.
+#include "src/base/store/disk_cache.h"
 
 #include <atomic>
 #include <ctime>
 
 #include "src/base/log.h"
 
-namespace tenon::jit {
+namespace tenon {
 namespace {
 
-std::atomic<ObjectCache*> replaced = nullptr;
+std::atomic<DiskCache*> replaced = nullptr;
 
 }  // namespace
 
-Hash128 object_key(std::string_view kernel, std::string_view emitted, std::string_view producer) {
-  return Hasher().text("tenon object").text(producer).text(emitted).text(kernel).finish();
+Hash128 disk_key(std::initializer_list<std::string_view> parts) {
+  Hasher hasher;
+  for (std::string_view part : parts) hasher.text(part);
+  return hasher.finish();
 }
 
-ObjectCache& ObjectCache::get() {
-  if (ObjectCache* other = replaced) return *other;
-  static ObjectCache& cache = *new ObjectCache(Store::process());
+DiskCache& DiskCache::get() {
+  if (DiskCache* other = replaced) return *other;
+  static DiskCache& cache = *new DiskCache(Store::process());
   return cache;
 }
 
-void ObjectCache::replace(ObjectCache* cache) { replaced = cache; }
+void DiskCache::replace(DiskCache* cache) { replaced = cache; }
 
-void ObjectCache::tell(const char* event, const ObjectRequest& request, int64_t bytes,
-                       const std::string& why) const {
+void DiskCache::tell(const char* event, const DiskRequest& request, int64_t bytes,
+                     const std::string& why) const {
   if (!log_wanted("cache")) return;
   log_row("cache", "event,kernel,isa,key,bytes,why",
           {event, std::string(request.name), std::string(request.target), request.key.hex(),
            std::to_string(bytes), why});
 }
 
-bool ObjectCache::find(const ObjectRequest& request,
-                       const std::function<Status(const std::string& object)>& use) {
+bool DiskCache::find(const DiskRequest& request,
+                     const std::function<Status(const std::string& object)>& use) {
   if (!on()) {
     tell("off", request, 0, store_.options().why);
     return false;
@@ -43,7 +45,7 @@ bool ObjectCache::find(const ObjectRequest& request,
   if (found.kind == Store::Found::absent) {
     const Status usable = store_.check();
     tell("miss", request, 0,
-         usable.ok() ? "no process has stored this code for this instruction set and code generator"
+         usable.ok() ? "no process has stored this for this machine and version"
                      : "there is no directory to read: " + usable.message());
     return false;
   }
@@ -53,15 +55,19 @@ bool ObjectCache::find(const ObjectRequest& request,
   }
   const Status used = use(found.entry.object);
   if (used.ok()) {
-    tell("hit", request, found.bytes, "read from disk: no code was generated");
+    tell("hit", request, found.bytes, "read from disk: nothing was compiled");
     return true;
   }
-  store_.reject(request.key);
-  tell("refused", request, 0, used.message());
+  refuse(request, used.message());
   return false;
 }
 
-void ObjectCache::keep(const ObjectRequest& request, Result<std::string> object, std::string_view producer) {
+void DiskCache::refuse(const DiskRequest& request, const std::string& why) {
+  store_.reject(request.key);
+  tell("refused", request, 0, why);
+}
+
+void DiskCache::keep(const DiskRequest& request, Result<std::string> object, std::string_view producer) {
   if (store_.options().mode != StoreMode::on) return;
   if (!object.ok()) return tell("unstored", request, 0, object.status().message());
   StoreEntry entry;
@@ -79,4 +85,4 @@ void ObjectCache::keep(const ObjectRequest& request, Result<std::string> object,
     tell("unstored", request, 0, bytes.status().message());
 }
 
-}  // namespace tenon::jit
+}  // namespace tenon

@@ -1,6 +1,6 @@
 // Compiled kernels across processes: they are found again, refused if damaged, and never wrong. A compiler that has released its code
 // stands for another process, or a child process runs.
-#include "jit/objects/object_cache.h"
+#include "src/base/store/disk_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,11 +53,11 @@ const std::vector<int64_t> kX = {5, -7, 0, 12345678901, 1, 2, 3, 4, 5, 6, 7};
 struct Disk {
   explicit Disk(const std::string& directory, int64_t limit = int64_t{1} << 30)
       : store(at(directory, limit)), cache(store) {
-    ObjectCache::replace(&cache);
+    DiskCache::replace(&cache);
   }
-  ~Disk() { ObjectCache::replace(nullptr); }
+  ~Disk() { DiskCache::replace(nullptr); }
   Store store;
-  ObjectCache cache;
+  DiskCache cache;
 };
 
 int64_t compiled() { return Compiler::get().stats().compiled; }
@@ -73,7 +73,7 @@ bool adds(int64_t constant) {
   return true;
 }
 
-TEST(ObjectCache, TheSecondTimeNothingIsCompiled) {
+TEST(KernelsOnDisk, TheSecondTimeNothingIsCompiled) {
   ScratchDirectory scratch;
   Disk disk(scratch / "c");
   const int64_t before = compiled(), found = from_disk();
@@ -102,7 +102,7 @@ TEST(ObjectCache, TheSecondTimeNothingIsCompiled) {
   EXPECT_EQ(disk.store.stats().stores, 20);
 }
 
-TEST(ObjectCache, NamesDoNotMatterAndInstructionSetsDo) {
+TEST(KernelsOnDisk, NamesDoNotMatterAndInstructionSetsDo) {
   ScratchDirectory scratch;
   Disk disk(scratch / "c");
   const Kernel a = *parse_kernel(adder_text("a", 77)), b = *parse_kernel(adder_text("b", 77, "input"));
@@ -112,12 +112,13 @@ TEST(ObjectCache, NamesDoNotMatterAndInstructionSetsDo) {
   EXPECT_EQ(compiled(), before);
   ASSERT_TRUE(Compiler::get().compile({&b}, Isa::sse2).ok());
   EXPECT_EQ(compiled(), before + (host_isa() != Isa::sse2));
-  EXPECT_NE(object_key("kernel", "text", "LLVM 1"), object_key("kernel", "text", "LLVM 2"));
-  EXPECT_NE(object_key("kernel", "text", "LLVM 1"), object_key("kernel", "text ", "LLVM 1"));
-  EXPECT_NE(object_key("kernel", "text", "LLVM 1"), object_key("another", "text", "LLVM 1"));
+  EXPECT_NE(disk_key({"LLVM 1", "text", "kernel"}), disk_key({"LLVM 2", "text", "kernel"}));
+  EXPECT_NE(disk_key({"LLVM 1", "text", "kernel"}), disk_key({"LLVM 1", "text ", "kernel"}));
+  EXPECT_NE(disk_key({"LLVM 1", "text", "kernel"}), disk_key({"LLVM 1", "text", "another"}));
+  EXPECT_NE(disk_key({"LLVM 1", "text", "kernel"}), disk_key({"LLVM 1", "textk", "ernel"}));
 }
 
-TEST(ObjectCache, DamagedFilesAreCompiledAgain) {
+TEST(KernelsOnDisk, DamagedFilesAreCompiledAgain) {
   ScratchDirectory scratch;
   Disk disk(scratch / "c");
   ASSERT_TRUE(adds(1));
@@ -141,7 +142,7 @@ TEST(ObjectCache, DamagedFilesAreCompiledAgain) {
 }
 
 // An entry with right checksums and a wrong object.
-TEST(ObjectCache, TheLinkerHasTheLastWord) {
+TEST(KernelsOnDisk, TheLinkerHasTheLastWord) {
   ScratchDirectory scratch;
   Disk disk(scratch / "c");
   ASSERT_TRUE(adds(2));
@@ -162,14 +163,14 @@ TEST(ObjectCache, TheLinkerHasTheLastWord) {
   }
 }
 
-TEST(ObjectCache, WithoutADirectoryAllWorks) {
+TEST(KernelsOnDisk, WithoutADirectoryAllWorks) {
   Disk disk("/proc/none/such");
   EXPECT_TRUE(adds(3));
   EXPECT_EQ(disk.store.stats().misses, 1);
   EXPECT_GT(disk.store.stats().failed_stores, 0);
 }
 
-TEST(ObjectCache, EightProcessesOnOneColdDirectory) {
+TEST(KernelsOnDisk, EightProcessesOnOneColdDirectory) {
   ScratchDirectory scratch;
   std::vector<pid_t> children;
   for (int c = 0; c < 8; ++c) {
@@ -193,7 +194,7 @@ TEST(ObjectCache, EightProcessesOnOneColdDirectory) {
   EXPECT_EQ(files_in(scratch / "c", "tmp"), 0);
 }
 
-TEST(ObjectCache, ManyThreads) {
+TEST(KernelsOnDisk, ManyThreads) {
   ScratchDirectory scratch;
   Disk disk(scratch / "c", 100000);  // so small that it is pruned all the time
   std::atomic<int> wrong = 0;
@@ -222,7 +223,7 @@ int columns(const std::string& line) {
   return count;
 }
 
-TEST(ObjectCache, EveryEventIsALineThatSaysWhy) {
+TEST(KernelsOnDisk, EveryEventIsALineThatSaysWhy) {
   ScratchDirectory scratch;
   Lines lines;
   set_logger(
@@ -242,7 +243,7 @@ TEST(ObjectCache, EveryEventIsALineThatSaysWhy) {
     EXPECT_TRUE(adds(600));
     EXPECT_THAT(lines.text, HasSubstr("hit,adder,"));
     EXPECT_TRUE(adds(601));
-    EXPECT_THAT(lines.text, HasSubstr("no process has stored this code"));
+    EXPECT_THAT(lines.text, HasSubstr("no process has stored this"));
     for (const auto& file : std::filesystem::directory_iterator(scratch / "c")) write_bytes(file.path(), "");
     EXPECT_TRUE(adds(600));
     EXPECT_THAT(lines.text, HasSubstr("the file is empty; removed"));
