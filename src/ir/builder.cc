@@ -258,10 +258,22 @@ ValueId Builder::operator()(OpId id, std::initializer_list<ValueId> operands, st
   return add(std::move(node));
 }
 
+bool Builder::is_unchanged(const Node& node) const {
+  if (!former_ || node.op != former_->op || node.inputs.size() != former_->inputs.size() || node.attrs != former_->attrs)
+    return false;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (graph_.type(node.inputs[i]) != source_->type(former_->inputs[i])) return false;
+  return true;
+}
+
 ValueId Builder::add(Node node) {
   static const OpId kInput = row("input");
   const Status named = check_name(node.name);
   TENON_CHECK(named.ok() && node.op != kInput, "not a valid node: " + named.message());
+  if (is_unchanged(node)) {
+    node.type = former_->type;
+    return append(std::move(node));
+  }
   auto type = infer(graph_, node);
   if (!type.ok()) refused(graph_, node, type.status());
   node.type = std::move(*type);

@@ -43,6 +43,9 @@ class Builder {
   // The operands are a braced list, so they are evaluated left to right: b(ops::mul, {x, y}).
   ValueId operator()(OpId op, std::initializer_list<ValueId> operands, std::vector<NamedAttr> attrs = {});
   ValueId add(Node node);
+  // While a graph is rebuilt: add() does not infer the type of a node with the op, the attributes and the types of
+  // the operands of `former`, a node of `graph`, but takes its type. Both outlive the calls of add(); null ends it.
+  void follow(const Graph* graph, const Node* former) { source_ = graph, former_ = former; }
   // A scalar literal: full{value, shape=[], dtype}.
   ValueId scalar(double value, DType dtype);
   ValueId scalar_int(int64_t value, DType dtype);
@@ -55,8 +58,11 @@ class Builder {
   // Refuses a name that is in use or invalid in the text form.
   Status check_name(const std::string& name);
   ValueId append(Node node);
+  bool is_unchanged(const Node& node) const;  // since former_
 
   Graph& graph_;
+  const Graph* source_ = nullptr;
+  const Node* former_ = nullptr;
   std::unordered_map<std::string, ValueId> names_;  // of the first `named_` nodes
   size_t named_ = 0;
 };

@@ -31,6 +31,7 @@ Graph rewrite(const Graph& graph, const Visit& visit, const Start& start) {
     Node node = old;
     node.group = -1;
     for (ValueId& i : node.inputs) i = map[i];
+    builder.follow(&graph, &old);
     map[v] = visit(builder, std::move(node), v);
     TENON_CHECK(map[v] < out.nodes.size(), "a pass returned a value that does not exist");
     Node& made = out.node(map[v]);

@@ -1,6 +1,9 @@
 // See passes.h. A value is constant if it is a constant or a literal without symbols, or if all its operands
 // are constant. Views of constants and literals stay in main, where they cost nothing. Tested by
 // tests/golden/golden_test.cc.
+#include <algorithm>
+#include <functional>
+
 #include "src/ir/group.h"
 #include "src/passes/passes.h"
 
@@ -42,6 +45,10 @@ Split split_constants(const Graph& graph) {
   for (const OutputBinding& o : graph.outputs) need(o.value);
 
   Split split;
+  if (std::ranges::none_of(needed, std::identity())) {
+    split.main = graph;
+    return split;
+  }
   Graph init_source = graph;
   init_source.inputs.clear();
   init_source.outputs.clear();
