@@ -259,7 +259,8 @@ ValueId Builder::operator()(OpId id, std::initializer_list<ValueId> operands, st
 }
 
 bool Builder::is_unchanged(const Node& node) const {
-  if (!former_ || node.op != former_->op || node.inputs.size() != former_->inputs.size() || node.attrs != former_->attrs)
+  if (!former_ || node.op != former_->op || node.inputs.size() != former_->inputs.size() ||
+      node.attrs != former_->attrs)
     return false;
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (graph_.type(node.inputs[i]) != source_->type(former_->inputs[i])) return false;

@@ -12,7 +12,8 @@ namespace {
 
 Graph graph() {
   auto g = parse_graph(
-      "graph @g(%x: f32[N,4], %z: f32[N,8]) {\n  %a = exp(%x)\n  %s = sum(%a){axes=[0]}\n  %t = transpose(%x){perm=[1,0]}\n"
+      "graph @g(%x: f32[N,4], %z: f32[N,8]) {\n  %a = exp(%x)\n  %s = sum(%a){axes=[0]}\n  %t = "
+      "transpose(%x){perm=[1,0]}\n"
       "  %k = concat(%a, %x){axis=1}\n  return %s, %t, %k\n}\n");
   EXPECT_TRUE(g.ok()) << g.status().message();
   return std::move(*g);
