@@ -183,6 +183,100 @@ def test_a_graph_that_writes_to_its_inputs(again):
     assert tenon.stats()["fallback_reasons"] == {"inputs that overlap in memory, one of which the graph writes to": 2}
 
 
+class Head(nn.Module):
+    """A module with parameters, a buffer, a constant, and a host step between two segments."""
+
+    def __init__(self, width, seed=0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.first, self.norm, self.last = nn.Linear(width, 9), nn.BatchNorm1d(9), nn.Linear(9, 3)
+        self.norm.running_mean.normal_()
+
+    def forward(self, x):
+        y = self.norm(self.first(x)) * torch.tensor([1.5, 2, 3, 4, 5, 6, 7, 8, 9])
+        return self.last(torch.linalg.inv_ex(y.t() @ y + torch.eye(9))[0] + y.sum())
+
+
+def frozen(model, width, count=1):
+    """The results of calls of the function with frozen parameters."""
+    call, x = compiled(model, freeze=True), torch.arange(4. * width).reshape(4, width).cos()
+    with torch.no_grad():
+        return [call(x) for _ in range(count)]
+
+
+def test_frozen_parameters(again):
+    model = Head(13).eval()
+    model.norm.running_var.fill_(2)
+    with torch.no_grad():
+        expected = model(torch.arange(4. * 13).reshape(4, 13).cos())
+    first, second = again(lambda: frozen(model, 13, 3))
+    for result in (*first, *second):
+        torch.testing.assert_close(result, expected)
+        assert torch.equal(result, first[0])
+
+
+def test_another_model_of_the_same_graph_has_its_own_parameters(again):
+    models = iter([Head(12, seed=1).eval(), Head(12, seed=2).eval()])
+    used = []
+
+    def run():
+        used.append(next(models))
+        return frozen(used[-1], 12)[0]
+
+    first, second = again(run)
+    for model, result in zip(used, (first, second)):
+        with torch.no_grad():
+            torch.testing.assert_close(result, model(torch.arange(4. * 12).reshape(4, 12).cos()))
+    assert not torch.allclose(first, second)
+
+
+def test_frozen_parameters_that_change_are_packed_again(again):
+    def run():
+        model = Head(14).eval()
+        call, x, results = compiled(model, freeze=True), torch.ones(4, 14), []
+        with torch.no_grad():
+            for change in (lambda: None, lambda: model.first.weight.mul_(2), lambda: setattr(model.last, "bias", nn.Parameter(torch.ones(3)))):
+                change()
+                results.append((call(x), model(x)))
+        return results
+
+    torch._dynamo.reset()
+    run()
+    torch._dynamo.reset()
+    counters.clear()
+    for result, expected in run():
+        torch.testing.assert_close(result, expected)
+    assert hits() >= 1
+
+
+def test_a_frozen_function_counts_as_one_that_was_compiled(again):
+    def run():
+        before = tenon.stats()
+        model = nn.Sequential(nn.Linear(15, 15), nn.Tanh()).eval()
+        with torch.no_grad():
+            call = compiled(model, freeze=True)
+            call(torch.ones(2, 15)), call(torch.ones(2, 15))
+        after = tenon.stats()
+        return {key: after[key] - before[key] for key in ("calls", "programs", "nodes")}
+
+    first, second = again(run)
+    assert first == second and first["programs"] == 1 and first["calls"] == 2
+
+
+def test_inference_tensors_are_not_packed(again):
+    """Dynamo's graph is the same for a model whose parameters were made under inference_mode, and whose function packs none."""
+    x = torch.ones(2, 16)
+    model = nn.Linear(16, 16).eval()
+    with torch.inference_mode():
+        other = nn.Linear(16, 16).eval()
+    with torch.no_grad():
+        compiled(model, freeze=True)(x)
+        torch._dynamo.reset()
+        counters.clear()
+        torch.testing.assert_close(compiled(other, freeze=True)(x), other(x))
+        assert hits() == 0
+
+
 def test_host_steps(again):
     """stats() counts the nodes that PyTorch runs, for a found function too."""
     def f(x):
@@ -251,9 +345,9 @@ def test_what_makes_two_functions_different(monkeypatch, change):
     assert hits() == 0
 
 
-@pytest.mark.parametrize("why", ["TENON_CACHE", "autograd_cache", "disable", "freeze", "benchmark", "explain"])
+@pytest.mark.parametrize("why", ["TENON_CACHE", "autograd_cache", "disable", "benchmark", "explain"])
 def test_what_stays_out(monkeypatch, cache, why):
-    options = {why: True} if why in ("freeze", "benchmark") else {}
+    options = {why: True} if why == "benchmark" else {}
     if why == "TENON_CACHE":
         monkeypatch.setenv("TENON_CACHE", "off")
     without = contextlib.nullcontext()

@@ -101,7 +101,9 @@ class _Compilation:
         forward, backward, inference = self._compiler("forward"), _untraced(self._compiler("backward")), self._compiler("inference")
         partition = functools.partial(training.partition, options=self.now, tell=self.saved.append if self.records is not None else None)
         if self.keeping:
-            return function_cache.aot_module(self.gm, self.example_inputs, self.now, forward, backward, inference, table, partition, self._loaded)
+            packs = [number for number, tensor in self.real.items() if packing.can_pack(tensor)]
+            return function_cache.aot_module(self.gm, self.example_inputs, (dataclasses.astuple(self.now), packs), forward, backward, inference, table,
+                                             partition, self._loaded)
         tag = f"tenon {uuid.uuid4()}" if self.saving else torch.compiler.config.cache_key_tag
         with torch.compiler.config.patch(cache_key_tag=tag):  # PyTorch's cache must not return the result of an earlier run
             return aot_module_simplified(
@@ -342,17 +344,16 @@ def _input_number(n, position):
 
 
 def _frozen_inputs(segment, static, real, record):
-    """Input node -> its tensor, for the inputs that can be packed, in the order of the inputs. The library packs tensors that
-    have elements and are dense in some order of their axes. Other tensors stay inputs."""
+    """Input node -> its tensor, for the inputs that can be packed, in the order of the inputs."""
     frozen = {}
     for n, _ in segment.inputs:
         if n in static:
             tensor = _constant(n) if static[n] is None else real.get(static[n])
-            if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            if tensor is None:
                 continue
             if tensor.is_inference():
                 record.notes.append(f"{n.name} is an inference tensor: it has no version, so it is not frozen")
-            elif tuple(tensor.shape) == tuple(n.meta["val"].shape) and tensor.numel() and torch.ops.aten.is_non_overlapping_and_dense(tensor):
+            elif tuple(tensor.shape) == tuple(n.meta["val"].shape) and packing.can_pack(tensor):
                 frozen[n] = tensor
     return frozen
 

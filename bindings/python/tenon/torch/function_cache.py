@@ -35,7 +35,7 @@ def serves(gm, example_inputs, options):
     """Whether the function of a graph may be in the cache."""
     if os.environ.get("TENON_CACHE", "on") == "off" or not autograd_cache.should_use_local_autograd_cache():
         return False
-    if not isinstance(gm, torch.fx.GraphModule) or options.freeze or options.benchmark:
+    if not isinstance(gm, torch.fx.GraphModule) or options.benchmark:
         return False
     return all(t.device.type == "cpu" for t in (*example_inputs, *gm.state_dict().values()) if isinstance(t, torch.Tensor))
 
@@ -43,7 +43,8 @@ def serves(gm, example_inputs, options):
 def aot_module(gm, example_inputs, options, fw_compiler, bw_compiler, inference_compiler, decompositions, partition_fn, loaded):
     """Like aot_module_simplified(..., keep_inference_input_mutations=True), but it first looks for the function in the cache, and
     else stores it. The compilers return functions whose __wrapped__ is a serialization.Kept. If the function is to be stored, the
-    backward graph is compiled with the forward graph. loaded: Function.post_compile calls it."""
+    backward graph is compiled with the forward graph. options: what else decides about the function, to be pickled; loaded:
+    Function.post_compile calls it."""
     with contextlib.ExitStack() as stack, config.patch(bundled_autograd_cache=True):
         functional, own, _, _, fakes, descriptions, aot_config, mode, env, _, _, positions = aot_autograd.prepare_aot_module_simplified(
             gm, example_inputs, None, decompositions, True, False, flatten=False)
@@ -104,7 +105,7 @@ def _key(gm, fakes, aot_config, options):
             autograd_cache.check_cacheable(gm)
             details = _Details(gm, fakes, aot_config, {})
             details.tenon = (_version(), torch.__version__, torch.version.git_version, torch.compiler.config.cache_key_tag,
-                             dataclasses.astuple(options))
+                             options)
             return "tenon_" + _Pickler(gm).hash(details)
     except Exception as e:
         log.debug("a function is not in the cache: %s: %s", type(e).__name__, e)

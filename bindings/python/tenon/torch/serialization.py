@@ -10,6 +10,7 @@ Tested by tests/torch/test_serialization.py and test_function_cache.py.
 import base64
 import builtins
 import hashlib
+import itertools
 import json
 import math
 import operator
@@ -26,7 +27,7 @@ from .. import _abi, report
 from . import program_cache
 from .runtime import frames, packing, refusal, runner
 
-FORMAT = 9  # of the file: its head and the JSON of a Function
+FORMAT = 10  # of the file: its head and the JSON of a Function
 _MAGIC = b"tenon saved function\n"
 
 
@@ -102,6 +103,7 @@ class Function(_Output):
 
     def __init__(self, call=None, compiled=None, options=None, data=None):
         self.call, self.compiled, self.options, self.data = call, compiled, options, data
+        self.keeps_data = True  # whether it may be saved again
         self.lock, self._tenon_record, self._boxed_call = threading.Lock(), None, True  # PyTorch's wrappers copy the last two
         if data is not None and data["indices"]:
             self.call = self._first_call
@@ -112,23 +114,28 @@ class Function(_Output):
     def _first_call(self, args):
         with self.lock:
             if self.call == self._first_call:
-                self._make(args, _record(self.data))
+                self._make(args)
         return self.call(args)
 
-    def _make(self, args, record):
-        start = report.clock()
+    def _make(self, args):
+        start, record = report.clock(), self._tenon_record or _record(self.data)
         self.call, self.compiled = _load(self.data, args, record.name, refusal.of_calls(record, self.data["fallback"]))
         record.compiled, record.seconds = self.compiled, report.clock() - start
         for program in record.programs:
             report.track(program)
         self._tenon_record = record
+        if not self.keeps_data:
+            self.data = None
 
     def post_compile(self, example_inputs, constants, graph_kwargs):
-        """Makes the function of a loaded Function. graph_kwargs: may have a function loaded(data), which returns its Record."""
-        if self.data is not None and not self.data["indices"]:
-            self._make((), graph_kwargs.get("loaded", _record)(self.data))
+        """Makes the function of a loaded Function, unless it packs parameters. graph_kwargs: may have a function loaded(data), which
+        returns its Record; nobody saves the function again then."""
+        if self.data is None:
+            return
         if "loaded" in graph_kwargs:
-            self.data = None  # nobody saves the function again
+            self._tenon_record, self.keeps_data = graph_kwargs["loaded"](self.data), False
+        if not self.data["indices"]:
+            self._make(())
 
     def __reduce__(self):
         data = self.data or dump(self.compiled, self.options, self._tenon_record)
@@ -176,11 +183,14 @@ def _record(data):
 
 # --- a function as data ---
 def dump(compiled, options, record, pack=()):
-    """The JSON data of a function that has no packed parameters. pack: numbers of the arguments that the loaded function packs in
-    its first call."""
+    """The JSON data of a function. The loaded function packs in its first call the arguments that the function has packed, and those
+    with a number in `pack`."""
     layout, indices, parts = compiled.pool.layout, [], []
+    packed = {program: numbers for program, _, numbers in layout.frozen.programs} if layout.frozen else {}
+    arguments = iter(compiled.indices)
     for s in layout.segments:
-        inputs, numbers = list(s.inputs), []
+        inputs, numbers = list(s.inputs), list(packed.get(s.program, ()))
+        indices += itertools.islice(arguments, len(numbers))
         for argument, word, _ in s.bound:
             if argument in pack:
                 numbers.append(inputs.index(word))
@@ -188,7 +198,7 @@ def dump(compiled, options, record, pack=()):
                 inputs[numbers[-1]] = None
         made = [(at, rank, given and [*given[:2], _encode(given[2])]) for at, rank, given in s.made]
         parts.append({"text": s.program.text, "values": [v if isinstance(v, int) else str(v) for v in s.values],
-                      "inputs": inputs, "numbers": numbers, "outputs": s.outputs, "made": made,
+                      "inputs": inputs, "numbers": numbers, "fixed": [(number, _encode(tensor)) for number, tensor in s.program.constants], "outputs": s.outputs, "made": made,
                       "bound": [row for row in s.bound if row[0] not in pack], "donated": s.donated})
     return {"name": record.name, "nodes": record.nodes, "num_threads": options.num_threads,
             "device_graphs": options.device_graphs, "fallback": options.fallback, "verify": options.verify,
@@ -207,9 +217,11 @@ def _load(data, args, name, refused):
     layout.words, layout.pointers = data["words"], [tuple(p) for p in data["pointers"]]
     for part in data["parts"]:
         inputs, numbers = part["inputs"], part["numbers"]
-        params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers])
-        program = program_cache.program(part["text"], params.addresses if numbers else None, data["num_threads"], layout.device,
+        fixed = [(number, _decode(tensor)) for number, tensor in part["fixed"]]
+        params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers] + fixed)
+        program = program_cache.program(part["text"], params.addresses if numbers or fixed else None, data["num_threads"], layout.device,
                                         data["device_graphs"], data["verify"])
+        program.constants = fixed
         if numbers:
             packed.append((program, len(inputs), numbers))
         made = [(at, rank, given and (tuple(given[0]), tuple(given[1]), _decode(given[2]))) for at, rank, given in part["made"]]

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 
+import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ... import report
@@ -20,6 +21,13 @@ MOST = 256   # sets of parameters that one function keeps packed
 FEW = 3      # a packing that serves fewer calls counts as wasted
 WASTED = 8   # after more wasted packings in a row, a function stops packing
 STEADY = 64  # after more calls in a row with the same parameters, it packs again
+
+
+def can_pack(tensor):
+    """Whether the library packs a parameter. It packs tensors that have elements and are dense in some order of their axes. A tensor
+    made under inference_mode has no version, so a change could not be noticed."""
+    return (type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not tensor.is_inference() and tensor.numel() > 0
+            and torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 class Frozen:
