@@ -12,30 +12,32 @@ struct Feature {
   bool here;
 };
 
-#if defined(__x86_64__)
-
 const std::vector<Feature>& features() {
   static const std::vector<Feature> all = [] {
+    std::vector<Feature> list;
+#if defined(__x86_64__)
     __builtin_cpu_init();
-#define FEATURE(feature) {feature, __builtin_cpu_supports(feature) != 0}
-    return std::vector<Feature>{{"x86-64", true},    FEATURE("avx2"),     FEATURE("fma"),
-                                FEATURE("bmi"),      FEATURE("bmi2"),     FEATURE("f16c"),
-                                FEATURE("lzcnt"),    FEATURE("movbe"),    FEATURE("avx512f"),
-                                FEATURE("avx512bw"), FEATURE("avx512cd"), FEATURE("avx512dq"),
-                                FEATURE("avx512vl"), FEATURE("amx-bf16")};
+    list.push_back({"x86-64", true});
+#define FEATURE(feature) list.push_back({feature, __builtin_cpu_supports(feature) != 0});
+    FEATURE("avx2")
+    FEATURE("fma")
+    FEATURE("bmi")
+    FEATURE("bmi2")
+    FEATURE("f16c")
+    FEATURE("lzcnt")
+    FEATURE("movbe")
+    FEATURE("avx512f")
+    FEATURE("avx512bw")
+    FEATURE("avx512cd")
+    FEATURE("avx512dq")
+    FEATURE("avx512vl")
+    FEATURE("amx-bf16")
 #undef FEATURE
+#endif
+    return list;
   }();
   return all;
 }
-
-#else
-
-const std::vector<Feature>& features() {
-  static const std::vector<Feature> all = {{"", true}};
-  return all;
-}
-
-#endif
 
 bool has(std::string_view name) {
   const auto found = std::ranges::find(features(), name, &Feature::name);

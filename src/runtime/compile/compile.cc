@@ -259,9 +259,9 @@ Result<std::unique_ptr<Compiled>> compile(const Graph& graph, const ProgramOptio
     const BuildTarget on_host{host, {}, {}, options.without};
     TENON_TRY(run_init(split, on_host, default_parallel(), compiled->folded, &compiled->main));
   }
-  Graph grouped = form_groups(split.main, placement, options.without);
+  const Graph grouped = form_groups(split.main, placement, options.without);
+  TENON_TRY(build(grouped, target, compiled->main));
   if (kept) kept->keep(grouped);
-  TENON_TRY(build(std::move(grouped), target, compiled->main));
   if (!compiled->runtime) return compiled;
   compiled->main.source.graphs = options.graphs;
   TENON_TRY(upload(*compiled->runtime, compiled->main, compiled->uploaded));

@@ -164,6 +164,10 @@ TEST(KeptGraph, WhatStaysOut) {
     text.replace(text.find("return "), 7, "return %g, ");
     made(graph_of(text));
     EXPECT_EQ(events.take(), (Counts{{"miss", 1}})) << "large folded constants";
+    options = {};
+    options.backends = {"attention"};
+    EXPECT_FALSE(Program::make(graph_of(text_of(16)), options, {}).ok());
+    EXPECT_EQ(events.take(), (Counts{{"miss", 1}})) << "a graph of which no program can be made";
     setenv("TENON_DUMP", "fuse", 1);
     made(graph_of(text_of(16)));
     unsetenv("TENON_DUMP");
