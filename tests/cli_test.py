@@ -348,7 +348,7 @@ def test_cache_has_optimised_graphs(cached):
     assert sorted(cold[0]) == ["miss", "miss", "store", "store"] and warm[0] == ["hit", "hit"] and cold[1] == warm[1]
     listed = [line for line in cached("cache", "ls").stdout.splitlines() if "  graph " in line]
     assert len(listed) == 1 and " chain " in listed[0] and " Tenon " in listed[0]
-    assert run_graph(cached, text, TENON_ISA="sse2")[0] == ["miss", "store"] * 2
+    assert sorted(run_graph(cached, text, TENON_ISA="sse2")[0]) == ["miss", "miss", "store", "store"]
     plain = cached("run", "-", "--dim", "N=3", "--without", "fuse", stdin=text, TENON_LOG="cache")
     assert plain.returncode == 0 and "miss,chain,graph" in plain.stderr
 
