@@ -345,10 +345,10 @@ def test_cache_has_optimised_graphs(cached):
     chain = "".join(f"  %h{i + 1} = tanh(%h{i})\n" for i in range(80))
     text = "graph @chain(%h0: f32[N]) {\n" + chain + "  return %h80\n}\n"
     cold, warm = run_graph(cached, text), run_graph(cached, text)
-    assert sorted(cold[0]) == ["miss", "miss", "store", "store"] and warm[0] == ["hit", "hit"] and cold[1] == warm[1]
+    assert cold[0] == ["miss", "miss", "store", "store"] and warm[0] == ["hit", "hit"] and cold[1] == warm[1]
     listed = [line for line in cached("cache", "ls").stdout.splitlines() if "  graph " in line]
     assert len(listed) == 1 and " chain " in listed[0] and " Tenon " in listed[0]
-    assert sorted(run_graph(cached, text, TENON_ISA="sse2")[0]) == ["miss", "miss", "store", "store"]
+    assert run_graph(cached, text, TENON_ISA="sse2")[0] == ["miss", "miss", "store", "store"]
     plain = cached("run", "-", "--dim", "N=3", "--without", "fuse", stdin=text, TENON_LOG="cache")
     assert plain.returncode == 0 and "miss,chain,graph" in plain.stderr
 

@@ -1,5 +1,5 @@
 // cuda_code: the machine code of a kernel with one schedule for one architecture: from disk, if an earlier
-// process stored it (object_cache.h), otherwise from NVRTC. Any thread. Keeps nothing in memory. Tested by
+// process stored it (disk_cache.h), otherwise from NVRTC. Any thread. Keeps nothing in memory. Tested by
 // tests/unit/backends/cuda_program_test.cc.
 #pragma once
 

@@ -2,7 +2,7 @@
 // text of a kernel and the ISA are the identity of its code: equal kernels compile once; the first request
 // compiles and the others wait. Several kernels share a module, because LLVM's fixed cost per module is a
 // third of the compile time of a small kernel. Code that an earlier process left on disk is loaded from there
-// (src/base/store/disk_cache.h). LLVM is initialised on first use. A fatal error of LLVM becomes an exception and leaks
+// (disk_cache.h). LLVM is initialised on first use. A fatal error of LLVM becomes an exception and leaks
 // the module, so that the host survives. Tested by tests/unit/jit/llvm/emit_test.cc.
 #include "jit/llvm/orc.h"
 

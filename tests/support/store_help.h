@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/store/store.h"
+#include "src/base/store/disk_cache.h"
 
 namespace tenon {
 
@@ -34,6 +34,14 @@ inline StoreOptions at(const std::string& directory, int64_t limit = int64_t{1} 
   options.limit = limit;
   return options;
 }
+
+// Replaces the cache of the process while it lives.
+struct Disk {
+  explicit Disk(const StoreOptions& options) : store(options), cache(store) { DiskCache::replace(&cache); }
+  ~Disk() { DiskCache::replace(nullptr); }
+  Store store;
+  DiskCache cache;
+};
 
 inline std::string file_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

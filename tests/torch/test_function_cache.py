@@ -197,9 +197,13 @@ class Head(nn.Module):
         return self.last(torch.linalg.inv_ex(y.t() @ y + torch.eye(9))[0] + y.sum())
 
 
+def some_rows(width):
+    return torch.arange(4. * width).reshape(4, width).cos()
+
+
 def frozen(model, width, count=1):
     """The results of calls of the function with frozen parameters."""
-    call, x = compiled(model, freeze=True), torch.arange(4. * width).reshape(4, width).cos()
+    call, x = compiled(model, freeze=True), some_rows(width)
     with torch.no_grad():
         return [call(x) for _ in range(count)]
 
@@ -208,7 +212,7 @@ def test_frozen_parameters(again):
     model = Head(13).eval()
     model.norm.running_var.fill_(2)
     with torch.no_grad():
-        expected = model(torch.arange(4. * 13).reshape(4, 13).cos())
+        expected = model(some_rows(13))
     first, second = again(lambda: frozen(model, 13, 3))
     for result in (*first, *second):
         torch.testing.assert_close(result, expected)
@@ -226,11 +230,11 @@ def test_another_model_of_the_same_graph_has_its_own_parameters(again):
     first, second = again(run)
     for model, result in zip(used, (first, second)):
         with torch.no_grad():
-            torch.testing.assert_close(result, model(torch.arange(4. * 12).reshape(4, 12).cos()))
+            torch.testing.assert_close(result, model(some_rows(12)))
     assert not torch.allclose(first, second)
 
 
-def test_frozen_parameters_that_change_are_packed_again(again):
+def test_frozen_parameters_that_change_are_packed_again():
     def run():
         model = Head(14).eval()
         call, x, results = compiled(model, freeze=True), torch.ones(4, 14), []
@@ -263,7 +267,7 @@ def test_a_frozen_function_counts_as_one_that_was_compiled(again):
     assert first == second and first["programs"] == 1 and first["calls"] == 2
 
 
-def test_inference_tensors_are_not_packed(again):
+def test_inference_tensors_are_not_packed():
     """Dynamo's graph is the same for a model whose parameters were made under inference_mode, and whose function packs none."""
     x = torch.ones(2, 16)
     model = nn.Linear(16, 16).eval()

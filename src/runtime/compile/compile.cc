@@ -237,14 +237,13 @@ Result<std::unique_ptr<Compiled>> compile(const Graph& graph, const ProgramOptio
   const BuildTarget target{placement, options.allocator, options.device, options.without, options.budget};
   std::optional<KeptGraph> kept;
   if (on_cpu && !options.freeze) kept.emplace(graph, placement, options.without);
-  if (kept)
-    if (std::optional<Graph> grouped = kept->find()) {
-      auto compiled = std::make_unique<Compiled>();
-      compiled->frozen.assign(graph.inputs.size(), false);
-      const Status built = build(std::move(*grouped), target, compiled->main);
-      if (built.ok()) return compiled;
-      kept->refuse(built.message());
-    }
+  if (std::optional<Graph> grouped = kept ? kept->find() : std::nullopt) {
+    auto compiled = std::make_unique<Compiled>();
+    compiled->frozen.assign(graph.inputs.size(), false);
+    const Status built = build(std::move(*grouped), target, compiled->main);
+    if (built.ok()) return compiled;
+    kept->refuse(built.message());
+  }
 
   auto compiled = std::make_unique<Compiled>();
   std::vector<const void*> constants;

@@ -4,7 +4,6 @@
 #include "src/base/build_id.h"
 #include "src/base/cpu.h"
 #include "src/base/env.h"
-#include "src/base/log.h"
 #include "src/ir/op.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
@@ -13,13 +12,13 @@
 namespace tenon {
 namespace {
 
-constexpr size_t kLeastNodes = 64;            // the passes take less time over fewer nodes than a file
+constexpr size_t kLeastNodes = 64;            // with fewer nodes the passes take less time than a file
 constexpr size_t kMostConstants = 256 << 10;  // bytes of all constants
 
 size_t bytes_of_constants(const Graph& graph) {
   size_t bytes = 0;
   for (const Node& node : graph.nodes)
-    if (node.op == ops::constant) bytes += (*attr_as<std::shared_ptr<ConstantData>>(node, "data")).size;
+    if (node.op == ops::constant) bytes += attr_as<std::shared_ptr<ConstantData>>(node, "data")->size;
   return bytes;
 }
 
@@ -49,8 +48,9 @@ Status check_symbols(const DimTable& found, const DimTable& source) {
 }  // namespace
 
 KeptGraph::KeptGraph(const Graph& source, const BackendPlacement& placement, const Without& without)
-    : source_(source), machine_(cpu_has()) {
+    : source_(source) {
   if (!worth_keeping(source)) return;
+  machine_ = cpu_has();
   text_ = print(source);
   text_.erase(0, text_.find('('));  // "graph @NAME"
   std::string left_out;

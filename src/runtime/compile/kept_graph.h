@@ -14,8 +14,8 @@
 
 namespace tenon {
 
-inline constexpr std::string_view kGraphProducer =
-    "Tenon ";  // what the producer of such an entry starts with
+// The start of the producer of such an entry.
+inline constexpr std::string_view kGraphProducer = "Tenon ";
 
 class KeptGraph {
  public:
@@ -34,8 +34,8 @@ class KeptGraph {
   DiskRequest request() const;
 
   const Graph& source_;
-  const std::string machine_;  // its instruction sets
-  std::string text_;           // of the source, without its name; empty: not kept
+  std::string machine_;  // its instruction sets
+  std::string text_;     // of the source, without its name; empty: not kept
   Hash128 key_;
 };
 

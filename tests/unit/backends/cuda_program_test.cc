@@ -2,7 +2,6 @@
 // streams, plans of several sizes, unaligned tensors, and the failure of every call of the driver.
 #include <sstream>
 
-#include "src/base/store/disk_cache.h"
 #include "tests/support/nvidia/cuda_program_help.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
@@ -411,9 +410,8 @@ TEST_F(CudaPrograms, WhatSpillsStillIsCutInTwo) {
 // A process finds code that an earlier one compiled on disk, unless it is damaged.
 TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
   ScratchDirectory scratch;
-  Store store(at(scratch / "c"));
-  DiskCache cache(store);
-  DiskCache::replace(&cache);
+  Disk disk(at(scratch / "c"));
+  Store& store = disk.store;
   const Graph graph =
       parsed("graph @f(%x: f32[N,M]) {\n %y = softmax(%x){axis=-1}\n %z = exp(%y)\n return %z\n}");
   auto compiled = [&] {
@@ -443,7 +441,6 @@ TEST_F(CudaPrograms, CodeIsKeptOnDisk) {
     ASSERT_TRUE(store.save(*entry).ok());
     EXPECT_EQ(compiled(), 1) << object;
   }
-  DiskCache::replace(nullptr);
   cuda::forget_all();
 }
 

@@ -16,21 +16,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Disk {
-  explicit Disk(const std::string& directory, StoreMode mode = StoreMode::on)
-      : store([&] {
-          StoreOptions options = at(directory);
-          options.mode = mode;
-          return options;
-        }()),
-        cache(store) {
-    DiskCache::replace(&cache);
-  }
-  ~Disk() { DiskCache::replace(nullptr); }
-  Store store;
-  DiskCache cache;
-};
-
 // The events of the topic "cache" that name a graph.
 struct Events {
   std::map<std::string, int> of;
@@ -95,7 +80,7 @@ std::string results(Program& program) {
 
 TEST(KeptGraph, TheSecondProgramIsTheFirst) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   Events events;
   const Graph graph = graph_of(text_of(16));
   const auto first = made(graph);
@@ -108,7 +93,7 @@ TEST(KeptGraph, TheSecondProgramIsTheFirst) {
   EXPECT_EQ(a.nodes, b.nodes);
   EXPECT_EQ(a.kernels, b.kernels);
   EXPECT_EQ(a.steps, b.steps);
-  // The entry has another name when the same graph has.
+  // A graph of another name finds the entry, and its program has its own name.
   const auto renamed = made(graph_of(text_of(16, "other")));
   EXPECT_EQ(events.take(), (Counts{{"hit", 1}}));
   EXPECT_THAT(renamed->explain(false), Not(HasSubstr("@chain")));
@@ -116,7 +101,7 @@ TEST(KeptGraph, TheSecondProgramIsTheFirst) {
 
 TEST(KeptGraph, WhatDecidesAboutPassesIsInTheKey) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   Events events;
   const Graph graph = graph_of(text_of(16));
   made(graph);
@@ -147,7 +132,7 @@ TEST(KeptGraph, WhatStaysOut) {
   ScratchDirectory scratch;
   Events events;
   {
-    Disk disk(scratch / "c");
+    Disk disk(at(scratch / "c"));
     made(graph_of(text_of(2)));
     EXPECT_EQ(events.take(), Counts{}) << "a small graph";
     HostTensor w = random_tensor(DType::f32, {8, 8}, 2);
@@ -175,7 +160,9 @@ TEST(KeptGraph, WhatStaysOut) {
     unsetenv("TENON_DUMP");
     EXPECT_EQ(events.take(), Counts{}) << "a dump shows all passes";
   }
-  Disk off(scratch / "d", StoreMode::off);
+  StoreOptions options = at(scratch / "d");
+  options.mode = StoreMode::off;
+  Disk off(options);
   made(graph_of(text_of(16)));
   EXPECT_EQ(events.take(), Counts{});
 }
@@ -188,7 +175,7 @@ void replace_object(Store& store, const std::function<void(std::string&)>& chang
   for (const Store::Item& item : *items) {
     auto entry = store.read(item.file);
     ASSERT_TRUE(entry.ok());
-    if (!entry->producer.starts_with("Tenon ")) continue;
+    if (!entry->producer.starts_with(kGraphProducer)) continue;
     ++graphs;
     change(entry->object);
     ASSERT_TRUE(store.save(*entry).ok());
@@ -198,7 +185,7 @@ void replace_object(Store& store, const std::function<void(std::string&)>& chang
 
 TEST(KeptGraph, AnEntryThatCannotBeUsedIsMadeAnew) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   Events events;
   const Graph graph = graph_of(text_of(16));
   const std::string expected = results(*made(graph));

@@ -50,16 +50,6 @@ std::vector<T> run(const jit::Code& code, std::vector<T> x) {
 
 const std::vector<int64_t> kX = {5, -7, 0, 12345678901, 1, 2, 3, 4, 5, 6, 7};
 
-struct Disk {
-  explicit Disk(const std::string& directory, int64_t limit = int64_t{1} << 30)
-      : store(at(directory, limit)), cache(store) {
-    DiskCache::replace(&cache);
-  }
-  ~Disk() { DiskCache::replace(nullptr); }
-  Store store;
-  DiskCache cache;
-};
-
 int64_t compiled() { return Compiler::get().stats().compiled; }
 int64_t from_disk() { return Compiler::get().stats().from_disk; }
 
@@ -75,7 +65,7 @@ bool adds(int64_t constant) {
 
 TEST(KernelsOnDisk, TheSecondTimeNothingIsCompiled) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   const int64_t before = compiled(), found = from_disk();
   std::vector<Kernel> kernels;
   for (int i = 0; i < 20; ++i) kernels.push_back(i % 2 ? adder(i) : mixed(1 + i));
@@ -104,7 +94,7 @@ TEST(KernelsOnDisk, TheSecondTimeNothingIsCompiled) {
 
 TEST(KernelsOnDisk, NamesDoNotMatterAndInstructionSetsDo) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   const Kernel a = *parse_kernel(adder_text("a", 77)), b = *parse_kernel(adder_text("b", 77, "input"));
   ASSERT_TRUE(Compiler::get().compile({&a}, host_isa()).ok());
   const int64_t before = compiled();
@@ -120,7 +110,7 @@ TEST(KernelsOnDisk, NamesDoNotMatterAndInstructionSetsDo) {
 
 TEST(KernelsOnDisk, DamagedFilesAreCompiledAgain) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   ASSERT_TRUE(adds(1));
   Result<std::vector<Store::Item>> items = disk.store.list();
   ASSERT_EQ(items->size(), 1u);
@@ -144,7 +134,7 @@ TEST(KernelsOnDisk, DamagedFilesAreCompiledAgain) {
 // An entry with right checksums and a wrong object.
 TEST(KernelsOnDisk, TheLinkerHasTheLastWord) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   ASSERT_TRUE(adds(2));
   Result<std::vector<Store::Item>> items = disk.store.list();
   Result<StoreEntry> entry = disk.store.read(items->front().file);
@@ -164,7 +154,7 @@ TEST(KernelsOnDisk, TheLinkerHasTheLastWord) {
 }
 
 TEST(KernelsOnDisk, WithoutADirectoryAllWorks) {
-  Disk disk("/proc/none/such");
+  Disk disk(at("/proc/none/such"));
   EXPECT_TRUE(adds(3));
   EXPECT_EQ(disk.store.stats().misses, 1);
   EXPECT_GT(disk.store.stats().failed_stores, 0);
@@ -176,7 +166,7 @@ TEST(KernelsOnDisk, EightProcessesOnOneColdDirectory) {
   for (int c = 0; c < 8; ++c) {
     const pid_t child = fork();
     if (child == 0) {
-      Disk disk(scratch / "c");
+      Disk disk(at(scratch / "c"));
       int wrong = 0;
       for (int64_t i = 0; i < 12; ++i) wrong += !adds(400 + i);
       for (int64_t i = 0; i < 12; ++i) wrong += !adds(400 + i);
@@ -187,7 +177,7 @@ TEST(KernelsOnDisk, EightProcessesOnOneColdDirectory) {
     children.push_back(child);
   }
   expect_all_well(children);
-  Disk disk(scratch / "c");
+  Disk disk(at(scratch / "c"));
   const int64_t before = compiled();
   for (int64_t i = 0; i < 12; ++i) EXPECT_TRUE(adds(400 + i));
   EXPECT_EQ(compiled(), before);
@@ -196,7 +186,7 @@ TEST(KernelsOnDisk, EightProcessesOnOneColdDirectory) {
 
 TEST(KernelsOnDisk, ManyThreads) {
   ScratchDirectory scratch;
-  Disk disk(scratch / "c", 100000);  // so small that it is pruned all the time
+  Disk disk(at(scratch / "c", 100000));  // so small that it is pruned all the time
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t)
@@ -235,7 +225,7 @@ TEST(KernelsOnDisk, EveryEventIsALineThatSaysWhy) {
       },
       &lines);
   {
-    Disk disk(scratch / "c");
+    Disk disk(at(scratch / "c"));
     EXPECT_TRUE(adds(600));
     EXPECT_THAT(lines.text, HasSubstr("miss,adder," + std::string(isa_name(host_isa()))));
     EXPECT_THAT(lines.text, HasSubstr("there is no directory to read"));
@@ -243,7 +233,7 @@ TEST(KernelsOnDisk, EveryEventIsALineThatSaysWhy) {
     EXPECT_TRUE(adds(600));
     EXPECT_THAT(lines.text, HasSubstr("hit,adder,"));
     EXPECT_TRUE(adds(601));
-    EXPECT_THAT(lines.text, HasSubstr("no process has stored this"));
+    EXPECT_THAT(lines.text, HasSubstr("no process has stored this for this machine and version"));
     for (const auto& file : std::filesystem::directory_iterator(scratch / "c")) write_bytes(file.path(), "");
     EXPECT_TRUE(adds(600));
     EXPECT_THAT(lines.text, HasSubstr("the file is empty; removed"));
