@@ -38,6 +38,8 @@ size_t Graph::plain_outputs() const {
   return n;
 }
 
+bool Graph::has_donated_inputs() const { return std::ranges::any_of(inputs, &InputBinding::donated); }
+
 Graph without_updates(Graph graph) {
   for (OutputBinding& o : graph.outputs) o.updates.reset();
   return graph;

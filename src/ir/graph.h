@@ -111,6 +111,7 @@ class Graph {
 
   // How many outputs update no input: the host passes memory for these.
   size_t plain_outputs() const;
+  bool has_donated_inputs() const;
   // How many nodes and outputs read each value.
   std::vector<int> use_counts() const;
   // The nodes that read each value, in order, each once.

@@ -23,23 +23,25 @@ ValueId checked(Builder& b, ValueId index, Dim size, bool wrap) {
 
 }  // namespace
 
-std::vector<bool> behind_updates(const Graph& graph) {
-  std::vector<bool> behind(graph.nodes.size(), false);
+std::vector<bool> waits_for_checks(const Graph& graph) {
+  std::vector<bool> waits(graph.nodes.size(), false);
   for (const OutputBinding& o : graph.outputs)
-    behind[o.value] = behind[o.value] || (o.updates && graph.node(o.value).op != ops::input);
+    waits[o.value] = waits[o.value] || (o.updates && graph.node(o.value).op != ops::input);
+  if (graph.has_donated_inputs())
+    for (const InputBinding& in : graph.inputs) waits[in.value] = is_float(graph.type(in.value).dtype);
   for (ValueId v = 0; v < graph.nodes.size(); ++v)
-    for (ValueId i : graph.node(v).inputs) behind[v] = behind[v] || behind[i];
-  return behind;
+    for (ValueId i : graph.node(v).inputs) waits[v] = waits[v] || waits[i];
+  return waits;
 }
 
 Graph early_checks(const Graph& graph) {
-  const std::vector<bool> behind = behind_updates(graph);
-  if (std::ranges::none_of(behind, std::identity())) return graph;
+  const std::vector<bool> waits = waits_for_checks(graph);
+  if (std::ranges::none_of(waits, std::identity())) return graph;
   std::map<std::tuple<ValueId, Dim, bool>, ValueId> checks;  // by index, size and wrap
   return rewrite(graph, [&](Builder& b, Node&& node, ValueId old) {
     const Node& former = graph.node(old);
-    const auto size = behind[old] ? indexed_size(graph, former) : std::nullopt;
-    if (size && !behind[former.inputs[1]] && !is_index_into(graph, former.inputs[1], *size)) {
+    const auto size = waits[old] ? indexed_size(graph, former) : std::nullopt;
+    if (size && !waits[former.inputs[1]] && !is_index_into(graph, former.inputs[1], *size)) {
       const bool wrap = attr_as<bool>(node, "wrap");
       auto [check, added] = checks.try_emplace({node.inputs[1], *size, wrap}, kNoValue);
       if (added) check->second = checked(b, node.inputs[1], *size, wrap);

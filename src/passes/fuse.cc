@@ -30,7 +30,7 @@ class Fuser {
         loops_(placement.loops()),
         uses_(graph),
         outlines_(graph, uses_),
-        behind_(placement.finds_faults() ? behind_updates(graph) : std::vector<bool>(graph.nodes.size())),
+        waits_(placement.finds_faults() ? waits_for_checks(graph) : std::vector<bool>(graph.nodes.size())),
         backend_(graph.nodes.size()) {}
 
   void run() {
@@ -65,17 +65,17 @@ class Fuser {
     if (backend_[v].empty()) backend_[v] = placement_.runs(g_, v);
     return backend_[v];
   }
-  // Whether a check of indices that waits for no update would be in one group with a value that does.
+  // Whether a check of indices would be in one group with a value that waits for checks.
   bool delays_check(std::span<const ValueId> members, ValueId v) const {
-    auto is_check = [&](ValueId u) { return g_.node(u).op == ops::index_in && !behind_[u]; };
-    auto waits = [&](ValueId u) { return behind_[u]; };
+    auto is_check = [&](ValueId u) { return g_.node(u).op == ops::index_in && !waits_[u]; };
+    auto waits = [&](ValueId u) { return waits_[u]; };
     return (waits(v) && std::ranges::any_of(members, is_check)) ||
            (is_check(v) && std::ranges::any_of(members, waits));
   }
   // Why the node may not join these members, whatever back end runs them; null if it may.
   const char* keeps_apart(std::span<const ValueId> members, ValueId v) const {
     if (apart_) return "the pass fuse is left out";
-    return delays_check(members, v) ? "a check of indices would wait for an update" : nullptr;
+    return delays_check(members, v) ? "a check of indices would run late" : nullptr;
   }
   bool joins(const std::string& backend, std::span<const ValueId> members, ValueId v, std::string* why) {
     if (const char* apart = members.empty() ? nullptr : keeps_apart(members, v)) {
@@ -400,8 +400,8 @@ class Fuser {
   const Uses uses_;
   const Outlines outlines_;
   std::unordered_set<std::string> covered_;  // the outlines of sets that loops cover
-  const std::vector<bool> behind_;           // per node: whether it waits for an update of an input
-  std::vector<std::string> backend_;         // per node; empty until asked for
+  const std::vector<bool> waits_;     // per node: see waits_for_checks; false if no check finds a fault
+  std::vector<std::string> backend_;  // per node; empty until asked for
   bool follows_all_ = false;
   const size_t most_members_ = std::max<size_t>(16, kMostLowered / (g_.nodes.size() + 1));
   std::vector<int> group_of_;

@@ -38,10 +38,11 @@ Graph fold_batch_norm(const Graph& graph);
 Graph layout(const Graph& graph);
 // Replaces composites, contractions and opaque nodes with a body for which keep() is false by their bodies, recursively.
 Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)>& keep);
-// Per value: whether it updates an input or depends on a value that does.
-std::vector<bool> behind_updates(const Graph& graph);
-// Gives indices that are read by an update of an input, or behind one, a node that checks them: index_in. It depends on the
-// indices alone, so it can run before the update, which is written in place only if no later step can fail.
+// Per value: whether indices are checked before it is computed. True of a value that updates an input, of one that depends on such a
+// value, and, in a graph with donated inputs, of one that depends on an input of floats.
+std::vector<bool> waits_for_checks(const Graph& graph);
+// Gives indices that a value reads that waits for checks a node that checks them: index_in. It depends on the indices alone, so it can
+// run early. An update is written in place, and a donated input used again, only if no later step can fail.
 Graph early_checks(const Graph& graph);
 // Gives every output a value that some group writes: inputs, constants, views and repeated outputs get a copy
 // (a reshape to the same shape, for which fuse makes a group).

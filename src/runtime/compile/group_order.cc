@@ -6,6 +6,7 @@
 
 #include "src/ir/group.h"
 #include "src/ops/rules/indices.h"
+#include "src/passes/passes.h"
 
 namespace tenon {
 
@@ -96,7 +97,7 @@ bool may_find_fault(const Graph& graph, ValueId v) {
 }  // namespace
 
 GroupOrder::GroupOrder(const Graph& graph)
-    : count_(graph.groups.size()), faults_(count_), after_(count_ + 1) {
+    : count_(graph.groups.size()), faults_(count_), after_(count_ + 1), first_(count_, false) {
   const auto members = members_of_groups(graph);
   for (size_t g = 0; g < count_; ++g) {
     for (ValueId v : inputs_of(graph, members[g])) {
@@ -116,30 +117,48 @@ bool GroupOrder::put_behind_readers(size_t writer, ValueId v) {
   return true;
 }
 
-void GroupOrder::put_behind_faults(const Graph& graph, std::span<const size_t> writers) {
-  if (writers.empty()) return;
+// Per group: whether it is one of these, or one that these wait for.
+std::vector<bool> GroupOrder::with_earlier(std::span<const size_t> groups) const {
   std::vector<std::vector<size_t>> before(count_ + 1);
   for (size_t g = 0; g < count_; ++g)
     for (size_t next : after_[g]) before[next].push_back(g);
-  std::vector<bool> leads(count_, false);  // to a group that may find a fault
-  std::vector<size_t> work;
-  auto lead = [&](size_t g) {
-    if (leads[g]) return;
-    leads[g] = true;
-    work.push_back(g);
-  };
-  for (ValueId v = 0; v < graph.nodes.size(); ++v)
-    if (graph.node(v).group >= 0 && may_find_fault(graph, v)) {
-      after_[graph.node(v).group].insert(faults_);
-      lead(static_cast<size_t>(graph.node(v).group));
-    }
+  std::vector<bool> found(count_, false);
+  std::vector<size_t> work(groups.begin(), groups.end());
   while (!work.empty()) {
     const size_t g = work.back();
     work.pop_back();
-    for (size_t earlier : before[g]) lead(earlier);
+    if (found[g]) continue;
+    found[g] = true;
+    work.insert(work.end(), before[g].begin(), before[g].end());
   }
+  return found;
+}
+
+void GroupOrder::put_behind_faults(const Graph& graph, std::span<const size_t> writers) {
+  if (writers.empty()) return;
+  std::vector<size_t> faulty;
+  for (ValueId v = 0; v < graph.nodes.size(); ++v)
+    if (graph.node(v).group >= 0 && may_find_fault(graph, v))
+      faulty.push_back(static_cast<size_t>(graph.node(v).group));
+  const std::vector<bool> leads = with_earlier(faulty);
+  for (size_t g : faulty) after_[g].insert(faults_);
   for (size_t writer : writers)
     if (!leads[writer]) after_[faults_].insert(writer);
+}
+
+void GroupOrder::put_checks_first(const Graph& graph) {
+  const std::vector<bool> waits = waits_for_checks(graph);
+  std::vector<bool> checks(count_, false), late(count_, false);
+  for (ValueId v = 0; v < graph.nodes.size(); ++v) {
+    const int group = graph.node(v).group;
+    if (group < 0) continue;
+    checks[group] = checks[group] || may_find_fault(graph, v);
+    late[group] = late[group] || waits[v];
+  }
+  std::vector<size_t> early;
+  for (size_t g = 0; g < count_; ++g)
+    if (checks[g] && !late[g]) early.push_back(g);
+  first_ = with_earlier(early);
 }
 
 std::set<size_t> GroupOrder::behind_of(size_t group) const {
@@ -164,7 +183,7 @@ GroupOrder::Order GroupOrder::sorted(Memory memory, bool by_growth) const {
   std::set<Key> ready;
   auto add = [&](size_t g) {
     double first = by_growth ? memory.growth(g) : 0;
-    if (g == faults_) first = -std::numeric_limits<double>::infinity();
+    if (g == faults_ || first_[g]) first = -std::numeric_limits<double>::infinity();
     ready.insert(key_of[g] = {first, g});
   };
   for (size_t g = 0; g <= count_; ++g)

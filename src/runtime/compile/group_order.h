@@ -24,6 +24,9 @@ class GroupOrder {
   // Puts the writers behind all groups that may find a fault in their operands (an index out of range, a divisor
   // of 0), except for writers that such a group must run behind.
   void put_behind_faults(const Graph& graph, std::span<const size_t> writers);
+  // Puts groups that may find a fault before all other groups, with the groups that they wait for, unless a value of theirs waits for checks
+  // (passes.h).
+  void put_checks_first(const Graph& graph);
   // Renumbers the groups of the graph. kept: outputs that are intermediates until all groups have run; other
   // outputs are in the host's memory.
   void apply(Graph& graph, std::span<const ValueId> kept) const;
@@ -34,12 +37,14 @@ class GroupOrder {
     std::vector<size_t> groups;
     double peak = 0;  // bytes of intermediates that are alive at once
   };
+  std::vector<bool> with_earlier(std::span<const size_t> groups) const;
   Order sorted(Memory memory, bool by_growth) const;
   std::set<size_t> behind_of(size_t group) const;
 
   size_t count_;
   size_t faults_;  // behind the groups: stands for all groups that may find a fault
   std::vector<std::set<size_t>> after_;
+  std::vector<bool> first_;                         // per group: whether it runs as soon as it can
   std::map<ValueId, std::vector<size_t>> readers_;  // each group once
 };
 

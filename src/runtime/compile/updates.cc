@@ -33,6 +33,7 @@ OutputSet order_groups(Graph& graph, const OutputSet& copied) {
     }
   }
   order.put_behind_faults(graph, writers);
+  if (graph.has_donated_inputs()) order.put_checks_first(graph);
   order.apply(graph, kept);
   return without_order;
 }

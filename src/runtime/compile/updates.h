@@ -15,8 +15,8 @@ namespace tenon {
 using OutputSet = std::set<size_t>;
 
 // Renumbers the groups: a group that computes an update runs after all other groups that read the updated input
-// and, where possible, after all groups that may find a fault; apart from this, the order is GroupOrder's. copied:
-// updates that are intermediates. Returns the other updates for which there is no such order. graph: with groups.
+// and, where possible, after all groups that may find a fault, which run first if inputs are donated; apart from this, the order is
+// GroupOrder's. copied: updates that are intermediates. Returns the other updates for which there is no such order. graph: with groups.
 OutputSet order_groups(Graph& graph, const OutputSet& copied);
 
 // The updates that an executable of `source` cannot write in place, apart from those that are copied already. Asks the steps behind

@@ -64,6 +64,21 @@ TEST(GroupOrder, AFaultComesBeforeUpdates) {
   EXPECT_EQ(order_of(graph), "021");
 }
 
+// So a host gets %d back before all else is done.
+TEST(GroupOrder, AFaultComesFirstIfAnInputIsDonated) {
+  Graph graph = grouped(R"(graph @f(%d: f32[N,N] donated, %i: i64[N], %n: i64[]) {
+    %p = matmul(%d, %d)
+    %q = matmul(%p, %p)
+    %m = add(%n, %n)
+    %c = index_in(%i, %m)
+    %t = gather(%q, %c){axis=0}
+    return %t
+  })",
+                        {0, 1, 2, 3, 4});
+  EXPECT_TRUE(order_groups(graph, {}).empty());
+  EXPECT_EQ(order_of(graph), "23014");
+}
+
 // Bytes that are alive at once, with all sizes 64.
 int64_t peak_of(const Graph& graph) {
   const Uses uses(graph);
