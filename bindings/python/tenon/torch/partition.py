@@ -381,13 +381,10 @@ class Partition:
         places = [n for n in self.nodes if n.op == "placeholder"]
         tensors = [n for n in places if isinstance(n.meta.get("val"), torch.Tensor)]
         memory = collections.Counter(n.meta["val"].untyped_storage()._cdata for n in tensors)
-        readers = collections.defaultdict(list)
-        for segment in self.segments:
-            nodes = set(segment.nodes)
-            for n, _ in segment.inputs:
-                readers[n].append(nodes)
-        return {n for n in (places[i] for i in indices) if len(readers[n]) == 1 and readers[n][0].issuperset(n.users)
-                and memory[n.meta["val"].untyped_storage()._cdata] == 1}
+        segments = collections.Counter(n for segment in self.segments for n, _ in segment.inputs)
+        on_host = {self.root(d) for _, d in self._reads_on_host()}
+        return {n for n in (places[i] for i in indices)
+                if segments[n] == 1 and n not in on_host and memory[n.meta["val"].untyped_storage()._cdata] == 1}
 
     # --- the text ---
     def text(self, segment, name, params=()):
