@@ -418,8 +418,8 @@ TENON_API tenon_status tenon_program_run(tenon_program* program, const tenon_ten
 TENON_API tenon_status tenon_program_run_on(tenon_program* program, const tenon_tensor* const* inputs,
                                             size_t n_inputs, const tenon_tensor* const* outputs,
                                             size_t n_outputs, void* stream);
-/* Memory for an output whose tensor has no data: called once for each, before the first step that writes it. NULL: the run ends with
- * TENON_ENVIRONMENT. Outputs without elements get none. */
+/* Memory for an output whose tensor has no data: called once for each, before the first step that writes to it. A step may keep an
+ * intermediate there before the output is written. NULL: the run ends with TENON_ENVIRONMENT. Outputs without elements get none. */
 typedef void* (*tenon_allocate_output_fn)(void* user, size_t output);
 /* From now on the run uses the memory of this donated input no more, and fails only if `allocate` does. Called at most once for
  * each. */

@@ -66,27 +66,25 @@ int64_t assign_offsets(std::vector<Lifetime>& values, const std::vector<Region>&
   std::sort(order.begin(), order.end(), [&](int a, int b) {
     return std::pair(-align_up(whole[a].bytes), a) < std::pair(-align_up(whole[b].bytes), b);
   });
-  std::vector<int> latest(regions.size());
-  std::iota(latest.begin(), latest.end(), 0);
-  std::ranges::stable_sort(latest, std::greater(), [&](int r) { return regions[r].from; });
-
   int64_t total = 0;
   Placed workspace;
   std::vector<Placed> in_region(regions.size());
   const auto place_in_region = [&](Lifetime& w) {
-    for (int r : latest) {
-      if (regions[r].from > w.first || regions[r].bytes < w.bytes) continue;
+    for (size_t r = 0; r < regions.size(); ++r) {
+      const Region& region = regions[r];
+      if (w.first < region.from || w.last >= region.until) continue;
+      if (w.bytes < region.least || w.bytes > region.bytes) continue;
       w.offset = in_region[r].offset(w.bytes, w.first, w.last);
-      if (w.offset + w.bytes > regions[r].bytes) continue;
+      if (w.offset + w.bytes > region.bytes) continue;
       in_region[r].add(w.offset, align_up(w.bytes), w.first, w.last);
-      w.region = r;
+      w.region = static_cast<int>(r);
       return true;
     }
     return false;
   };
   for (int i : order) {
     Lifetime& w = whole[i];
-    if (w.bytes > kSmallValue && place_in_region(w)) continue;
+    if (place_in_region(w)) continue;
     w.offset = workspace.offset(align_up(w.bytes), w.first, w.last);
     workspace.add(w.offset, align_up(w.bytes), w.first, w.last);
     total = std::max(total, w.offset + align_up(w.bytes));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,18 +25,20 @@ struct Lifetime {
   int region = -1;  // the region that holds it; -1: the workspace
 };
 
-// Memory outside the workspace that intermediates may use from a step on.
-struct Region {
-  int64_t bytes = 0;
-  int from = 0;
-};
-
 // Values of at most so many bytes stay in the workspace, and keep their memory until steps that run together end.
 inline constexpr int64_t kSmallValue = 1024;
 
+// Memory outside the workspace that intermediates may use from a step on and before another one.
+struct Region {
+  int64_t bytes = 0;
+  int from = 0;
+  int until = std::numeric_limits<int>::max();
+  int64_t least = kSmallValue + 1;  // bytes of an intermediate; smaller ones lie elsewhere
+};
+
 // Sets the offsets, multiples of kAlign, and the regions, such that values with overlapping lifetimes do not
-// overlap. Returns the size of the workspace. First fit in order of decreasing size; a large value goes to a region if
-// one has room, the latest of them, whose memory is probably in a cache.
+// overlap. Returns the size of the workspace. First fit in order of decreasing size; a value goes to the first region that
+// has room.
 int64_t assign_offsets(std::vector<Lifetime>& values, const std::vector<Region>& regions = {});
 
 // The source of blocks: the host's functions, or Tenon's own if `alloc` is null. alloc may return null.

@@ -361,7 +361,15 @@ class Fuser {
           if (group_of_[i] >= 0 && group_of_[i] != static_cast<int>(id)) waits[id].insert(group_of_[i]);
       }
     // The ready group whose last member is earliest comes first: this keeps the host's order and short
-    // lifetimes.
+    // lifetimes. A view counts as its operand, because copies of outputs stand at the end of the graph.
+    std::vector<ValueId> place(g_.nodes.size());
+    for (ValueId v = 0; v < g_.nodes.size(); ++v)
+      place[v] = op(g_.node(v).op).view ? place[g_.node(v).inputs[0]] : v;
+    const auto place_of = [&](size_t id) {
+      ValueId last = 0;
+      for (ValueId v : groups_[id].members) last = std::max(last, place[v]);
+      return last;
+    };
     std::vector<int> number(groups_.size(), -1), order;
     std::vector<std::vector<int>> readers(groups_.size());
     std::set<std::pair<ValueId, int>> ready;
@@ -370,7 +378,7 @@ class Fuser {
       if (groups_[id].members.empty()) continue;
       ++pending;
       for (int w : waits[id]) readers[static_cast<size_t>(w)].push_back(static_cast<int>(id));
-      if (waits[id].empty()) ready.emplace(groups_[id].members.back(), static_cast<int>(id));
+      if (waits[id].empty()) ready.emplace(place_of(id), static_cast<int>(id));
     }
     while (!ready.empty()) {
       const int id = ready.extract(ready.begin()).value().second;
@@ -378,7 +386,7 @@ class Fuser {
       order.push_back(id);
       for (int r : readers[id]) {
         waits[r].erase(id);
-        if (waits[r].empty()) ready.emplace(groups_[r].members.back(), r);
+        if (waits[r].empty()) ready.emplace(place_of(static_cast<size_t>(r)), r);
       }
     }
     if (order.size() != pending) return false;

@@ -42,7 +42,8 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
       out += ", \"workspace_bytes\": " + std::to_string(plan->workspace_bytes()) +
              ", \"intermediate_bytes\": " + std::to_string(plan->intermediate_bytes()) +
              ", \"unshared_bytes\": " + std::to_string(plan->unshared_bytes()) +
-             ", \"donated_bytes\": " + std::to_string(plan->donated_bytes());
+             ", \"donated_bytes\": " + std::to_string(plan->donated_bytes()) +
+             ", \"output_bytes\": " + std::to_string(plan->output_bytes());
     return out + "}";
   }
   out = print(g, {.data_limit = 16}) + "\n";
@@ -76,6 +77,7 @@ std::string explain(const Graph& g, const PlanSource& source, const Plan* plan, 
            std::to_string(plan->unshared_bytes()) + " bytes" +
            (plan->donated_bytes() ? ", in donated inputs " + std::to_string(plan->donated_bytes()) + " bytes"
                                   : "") +
+           (plan->output_bytes() ? ", in outputs " + std::to_string(plan->output_bytes()) + " bytes" : "") +
            "\n";
   return out;
 }

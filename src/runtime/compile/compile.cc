@@ -125,8 +125,8 @@ Status build(Graph grouped, const BuildTarget& target, BuiltGraph& built) {
     built.nodes = built.nodes_fused = built.kernels = built.kernels_compiled = 0;
   }
   built.source.recomputed = std::move(recomputed);
-  built.source.uses_donated = target.device.is_cpu() && built.graph.has_donated_inputs();
-  if (built.source.uses_donated)  // a host gets them back behind the last step that may fail
+  built.source.uses_host_memory = target.device.is_cpu();
+  if (built.graph.has_donated_inputs())  // a host gets them back behind the last step that may fail
     for (const auto& e : built.source.executables)
       if (e->may_fail()) e->take_ahead();
   if (copied.empty()) return {};

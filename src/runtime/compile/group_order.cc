@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-// Which intermediates are alive while groups run one after the other.
+// Which intermediates and donated inputs are alive while groups run one after the other.
 class GroupOrder::Memory {
  public:
   Memory(const Graph& graph, std::span<const ValueId> kept)
@@ -24,6 +24,8 @@ class GroupOrder::Memory {
         if (!uses.is_output(v) || std::ranges::count(kept, v)) bytes_[v] = bytes(graph, v, sizes);
       for (ValueId v : read_.back()) add_reader(v, read_.size() - 1);
     }
+    for (const InputBinding& in : graph.inputs)
+      if (in.donated) peak_ = alive_ += bytes_[in.value] = bytes(graph, in.value, sizes);
     for (ValueId v : kept) add_reader(v, read_.size());  // a reader that never runs
     growth_.assign(read_.size() + 1, 0);
     for (size_t g = 0; g < read_.size(); ++g) {

@@ -36,13 +36,49 @@ void keep_small_values(const PlanSource& source, Intermediates& in) {
   }
 }
 
-// The memory of donated inputs. A step may write to it if neither it nor a later step reads the input, and if neither can
-// fail: a host may then compute the outputs itself. An input with gaps may surround memory of other tensors. Adds the
-// positions of the inputs to `donated`.
-std::vector<Region> donated(const PlanSource& source, std::span<const Plan::Expected> inputs,
-                            std::vector<int>& donated) {
+// Memory that intermediates may use, with the tensor that it belongs to.
+struct Places {
   std::vector<Region> regions;
-  if (!source.uses_donated) return regions;
+  std::vector<HostMemory> owners;
+  void add(BufferRef::Kind kind, size_t index, const Region& region) {
+    owners.push_back({kind, static_cast<int>(index)});
+    regions.push_back(region);
+  }
+};
+
+// A tensor with gaps may surround memory of other tensors.
+bool is_dense(const Plan::Expected& e, DType dtype) {
+  return e.elements > 0 && e.low == 0 && e.high == e.elements * size_of(dtype);
+}
+
+// Outputs hold intermediates of at least so many bytes.
+constexpr int64_t kLarge = int64_t{1} << 20;
+
+// The outputs that are no input's memory either, the smallest first. A step may write to one until the first step that writes the output
+// itself. So a large intermediate takes memory that the run needs later in any case.
+void add_outputs(const PlanSource& source, const Plan& plan, Places& places) {
+  const Graph& g = *source.graph;
+  std::vector<int> written(g.outputs.size(), -1);  // by which step first
+  for (size_t s = source.executables.size(); s-- > 0;)
+    for (ValueId v : source.executables[s]->outputs)
+      if (source.output_of[v] >= 0) written[source.output_of[v]] = static_cast<int>(s);
+  for (auto [output, input] : plan.in_place) written[output] = -1;
+  std::vector<std::pair<int64_t, size_t>> by_size;
+  for (size_t o = 0; o < g.plain_outputs(); ++o) {
+    const Plan::Expected& e = plan.outputs[o];
+    if (written[o] > 0 && is_dense(e, g.type(g.outputs[o].value).dtype) && e.high >= kLarge)
+      by_size.emplace_back(e.high, o);
+  }
+  std::ranges::sort(by_size);
+  for (auto [bytes, o] : by_size) places.add(BufferRef::Kind::output, o, {bytes, 0, written[o], kLarge});
+}
+
+// An intermediate of fewer bytes than this part of a donated input lies elsewhere: it would keep the host from getting the memory back.
+constexpr int64_t kSmallPart = 8;
+
+// The donated inputs, the one that is read last first: its memory is probably in a cache. A step may write to one if neither it nor a
+// later step reads the input, and if neither can fail: a host may then compute the outputs itself.
+void add_donated(const PlanSource& source, const Plan& plan, Places& places) {
   const Graph& g = *source.graph;
   int safe = 0;                                // the first step behind all that can fail
   std::vector<int> unread(g.nodes.size(), 0);  // per value: the first step behind all that read it
@@ -51,20 +87,23 @@ std::vector<Region> donated(const PlanSource& source, std::span<const Plan::Expe
     if (e.may_fail()) safe = static_cast<int>(s) + 1;
     for (ValueId v : e.inputs) unread[v] = static_cast<int>(s) + 1;
   }
+  std::vector<std::pair<int, size_t>> latest;  // the step, negative, and the input
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     const InputBinding& in = g.inputs[i];
-    const int64_t bytes = inputs[i].elements * size_of(g.type(in.value).dtype);
-    if (!in.donated || inputs[i].low != 0 || inputs[i].high != bytes) continue;
-    donated.push_back(static_cast<int>(i));
-    regions.push_back({bytes, std::max(safe, unread[in.value])});
+    if (in.donated && is_dense(plan.inputs[i], g.type(in.value).dtype))
+      latest.emplace_back(-std::max(safe, unread[in.value]), i);
   }
-  return regions;
+  std::ranges::sort(latest);
+  for (auto [from, i] : latest) {
+    Region region{plan.inputs[i].high, -from};
+    region.least = std::max(region.least, region.bytes / kSmallPart);
+    places.add(BufferRef::Kind::input, i, region);
+  }
 }
 
 }  // namespace
 
-Result<Intermediates> place_intermediates(const PlanSource& source, const Sizes& sizes,
-                                          std::span<const Plan::Expected> inputs) {
+Result<Intermediates> place_intermediates(const PlanSource& source, const Sizes& sizes, const Plan& plan) {
   const Graph& g = *source.graph;
   Intermediates in;
   in.slot.assign(g.nodes.size(), -1);
@@ -102,11 +141,19 @@ Result<Intermediates> place_intermediates(const PlanSource& source, const Sizes&
       given[operand] = true;
     }
   }
-  const std::vector<Region> regions = donated(source, inputs, in.donated);
-  in.workspace = assign_offsets(in.lifetimes, regions);
+  Places places;
+  if (source.uses_host_memory) {
+    add_outputs(source, plan, places);
+    add_donated(source, plan, places);
+  }
+  in.workspace = assign_offsets(in.lifetimes, places.regions);
   std::set<int> used;
-  for (const Lifetime& l : in.lifetimes)
-    if (l.region >= 0 && used.insert(l.region).second) in.in_donated += regions[l.region].bytes;
+  for (const Lifetime& l : in.lifetimes) {
+    if (l.region < 0 || !used.insert(l.region).second) continue;
+    const bool is_input = places.owners[l.region].kind == BufferRef::Kind::input;
+    (is_input ? in.in_donated : in.in_outputs) += places.regions[l.region].bytes;
+  }
+  in.regions = std::move(places.owners);
   return in;
 }
 

@@ -151,11 +151,12 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
       return invalid(g.value_name(o.value) + " = " + print_shape(e.shape) + ": the output's strides " +
                      print_shape(e.strides) + " put several elements in one place");
   }
-  TENON_ASSIGN(const Intermediates in, place_intermediates(source, sizes, plan->inputs));
   plan->find_in_place(source);
+  TENON_ASSIGN(const Intermediates in, place_intermediates(source, sizes, *plan));
   plan->intermediate_ = in.workspace;
   plan->unshared_ = in.unshared;
   plan->donated_ = in.in_donated;
+  plan->in_outputs_ = in.in_outputs;
   for (const PlanSource* part : {static_cast<const PlanSource*>(&source), source.copies.source})
     for (size_t b = 0; part && b < part->by_backend.size(); ++b)
       TENON_TRY(
@@ -166,7 +167,8 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
     if (in.slot[v] >= 0) {
       const Lifetime& l = in.lifetimes[in.slot[v]];
       if (l.region < 0) return {BufferRef::Kind::workspace, 0, l.offset, nullptr};
-      return {BufferRef::Kind::input, in.donated[l.region], l.offset, nullptr};
+      const HostMemory& memory = in.regions[l.region];
+      return {memory.kind, memory.index, l.offset, nullptr};
     }
     return {BufferRef::Kind::constant, 0, 0,
             source.constant_at.empty() ? attr_as<std::shared_ptr<ConstantData>>(g.node(v), "data")->bytes
@@ -360,7 +362,7 @@ Status Plan::for_each(const Order& order, void* const* inputs, void** outputs, c
             outputs[ref->index] = host->allocate(ref->index);
             if (!outputs[ref->index]) return environment("the host has no memory for an output");
           }
-          pointers[i] = outputs[ref->index];
+          pointers[i] = static_cast<char*>(outputs[ref->index]) + ref->offset;
           break;
         case BufferRef::Kind::constant: pointers[i] = const_cast<void*>(ref->constant); break;
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;

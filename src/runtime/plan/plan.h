@@ -20,8 +20,9 @@ namespace tenon {
 // The location of one buffer of a step.
 struct BufferRef {
   enum class Kind : uint8_t { input, output, constant, workspace } kind = Kind::workspace;
-  int index = 0;       // input, output: position in the host's list
-  int64_t offset = 0;  // from the start of the workspace, or of a donated input that holds an intermediate
+  int index = 0;  // input, output: position in the host's list
+  int64_t offset =
+      0;  // from the start of the workspace, or of the input or output that holds an intermediate
   const void* constant = nullptr;
 };
 
@@ -52,10 +53,10 @@ struct PlanSource {
   } copies = {};
 
   DeviceGraphs graphs = DeviceGraphs::never;
-  bool uses_donated = false;    // whether intermediates may lie in donated inputs
-  Recomputed recomputed;        // zero without a budget
-  void find_sized();            // call it once `graph` is set
-  int reference_steps() const;  // steps of back ends that run only if asked
+  bool uses_host_memory = false;  // whether intermediates may lie in donated inputs and in outputs
+  Recomputed recomputed;          // zero without a budget
+  void find_sized();              // call it once `graph` is set
+  int reference_steps() const;    // steps of back ends that run only if asked
 };
 
 class Plan {
@@ -73,7 +74,7 @@ class Plan {
   };
   // A host that gives memory to outputs and takes that of donated inputs while a run goes on. Called on the thread of the run.
   struct Host {
-    // Memory for an output without, before the first step that writes it; null if there is none.
+    // Memory for an output without, before the first step that writes to it; null if there is none.
     virtual void* allocate(int output) = 0;
     // No later step uses the memory of this donated input, and none can fail.
     virtual void release(int input) = 0;
@@ -93,6 +94,7 @@ class Plan {
   int64_t intermediate_bytes() const { return intermediate_; }
   int64_t unshared_bytes() const { return unshared_; }  // of the intermediates, if each had its own memory
   int64_t donated_bytes() const { return donated_; }    // of the donated inputs that hold intermediates
+  int64_t output_bytes() const { return in_outputs_; }  // of the outputs that hold intermediates
   int64_t bytes() const;                                // of the plan and its steps, approximately
   // The expected shape and strides of every host tensor, and the bytes it touches, from its address on.
   struct Expected {
@@ -138,7 +140,7 @@ class Plan {
   int64_t workspace_ = 0;     // intermediates and scratch
   int64_t intermediate_ = 0;  // intermediates alone
   int64_t unshared_ = 0;
-  int64_t donated_ = 0;
+  int64_t donated_ = 0, in_outputs_ = 0;
 
   // Launches all steps as one, after the first kRunsFirst runs, by one thread at a time. Declared after the
   // steps, so that it is destroyed before them: they own what is launched.

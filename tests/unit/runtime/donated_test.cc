@@ -1,4 +1,4 @@
-// Intermediates in the memory of donated inputs: when a plan uses it, and what a host may rely on.
+// Intermediates in the memory of donated inputs and of outputs: when a plan uses it, and what a host may rely on.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -304,6 +304,46 @@ TEST(Donated, MustNotOverlapAnotherTensor) {
     EXPECT_EQ(status_with(inputs[1].bytes.data()).message(), "donated input %a overlaps input %b");
     EXPECT_EQ(status_with(out.bytes.data()).code(), Code::invalid);
   }
+}
+
+// Five steps whose results have 1 MiB each.
+constexpr const char* kLargeChain = R"(graph @f(%a: f32[512,512]) {
+  %p = softmax(%a){axis=0}
+  %q = softmax(%p){axis=1}
+  %r = softmax(%q){axis=0}
+  %s = softmax(%r){axis=1}
+  %t = softmax(%s){axis=0}
+  return %t
+})";
+
+TEST(Outputs, HoldLargeIntermediates) {
+  const auto program = compiled(kLargeChain);
+  std::vector<HostTensor> inputs(1, HostTensor(DType::f32, {512, 512}));
+  std::vector<HostTensor> outputs{HostTensor(DType::f32, {512, 512})};
+  ASSERT_TRUE(run(*program, inputs, outputs).ok());
+  EXPECT_NE(program->explain(false).find(", in outputs 1048576 bytes"), std::string::npos)
+      << program->explain(false);
+  ran(kLargeChain, 2);
+}
+
+// The host may pass the memory of %x for %y, which no intermediate may touch before.
+TEST(Outputs, ThatMayBeInputsHoldNone) {
+  const auto program = compiled(R"(graph @f(%x: f32[512,512], %w: f32[512,512]) {
+    %p = softmax(%w){axis=0}
+    %q = softmax(%p){axis=1}
+    %r = softmax(%q){axis=0}
+    %s = transpose(%r){perm=[1,0]}
+    %y = add(%x, %s)
+    return %y
+  })");
+  std::vector<HostTensor> inputs{random_tensor(DType::f32, {512, 512}, 1),
+                                 random_tensor(DType::f32, {512, 512}, 2)};
+  std::vector<HostTensor> outputs{HostTensor(DType::f32, {512, 512})};
+  ASSERT_TRUE(run(*program, inputs, outputs).ok());
+  const std::vector<Tensor> in{tensor_of(inputs[0]), tensor_of(inputs[1])}, same{tensor_of(inputs[0])};
+  const Status status = program->run(in, same);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(inputs[0].bytes, outputs[0].bytes);
 }
 
 TEST(Donated, IsNoParamAndDefinesNoSymbol) {

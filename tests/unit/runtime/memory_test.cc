@@ -65,6 +65,39 @@ TEST(Offsets, Random) {
   }
 }
 
+TEST(Offsets, RandomRegions) {
+  std::mt19937 random(8);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
+  int inside = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Lifetime> values;
+    for (int i = 1 + below(40); i-- > 0;) {
+      const int first = below(30);
+      values.push_back(lifetime(below(8000), first, first + below(8)));
+    }
+    std::vector<Region> regions;
+    for (int i = below(6); i-- > 0;) {
+      const int from = below(30);
+      regions.push_back({below(20000), from, from + below(30), 1 + below(3000)});
+    }
+    assign_offsets(values, regions);
+    for (const Lifetime& a : values) {
+      if (a.region < 0) continue;
+      ++inside;
+      const Region& region = regions[static_cast<size_t>(a.region)];
+      EXPECT_GE(a.first, region.from);
+      EXPECT_LT(a.last, region.until);
+      EXPECT_GE(a.bytes, region.least);
+      EXPECT_LE(a.offset + a.bytes, region.bytes);
+      for (const Lifetime& b : values) {
+        if (&a == &b || a.region != b.region || !b.bytes || a.last < b.first || b.last < a.first) continue;
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
+      }
+    }
+  }
+  EXPECT_GT(inside, 300);
+}
+
 TEST(ArenaPool, KeepsWhatIsLargeEnough) {
   ArenaPool pool;
   auto small = pool.take(100);
