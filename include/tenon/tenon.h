@@ -441,6 +441,10 @@ TENON_API tenon_status tenon_program_run_with(tenon_program* program, const teno
 TENON_API tenon_status tenon_program_explain(tenon_program* program, int32_t json, const char** text,
                                              size_t* length);
 
+/* Frees the memory for intermediates that programs on the CPU keep for their next runs, for all programs of the process. Runs under
+ * way keep theirs. Any thread. */
+TENON_API tenon_status tenon_release_memory(void);
+
 /* Records how long each step of each run takes, for all programs of the process, until tenon_profile_stop. A run then
  * costs two readings of the clock per step; on a device, a step's time is that of its launch. TENON_INVALID if a profile
  * is being recorded. Any thread. */

@@ -182,6 +182,13 @@ tenon_status tenon_program_explain(tenon_program* program, int32_t json, const c
   });
 }
 
+tenon_status tenon_release_memory(void) {
+  return guarded([]() -> tenon::Status {
+    tenon::ArenaPool::release_all();
+    return {};
+  });
+}
+
 tenon_status tenon_profile_start(void) {
   return guarded([] { return tenon::start_profile(); });
 }

@@ -110,6 +110,13 @@ Arena::Arena(int64_t bytes, const Allocator& allocator, bool huge) : allocator_(
   if (alignment == kHuge) madvise(data_, static_cast<size_t>(size_), MADV_HUGEPAGE);
 }
 
+void Arena::trim(int64_t bytes) {
+  constexpr int64_t kPage = 4096, kWorthwhile = int64_t{1} << 20;
+  const int64_t kept = (bytes + kPage - 1) / kPage * kPage;
+  if (!allocator_.alloc && size_ - kept >= kWorthwhile)
+    madvise(data_ + kept, static_cast<size_t>(size_ - kept), MADV_DONTNEED);
+}
+
 Arena::~Arena() {
   if (allocator_.alloc)
     allocator_.free(allocator_.user, data_, static_cast<size_t>(size_));
@@ -117,24 +124,74 @@ Arena::~Arena() {
     std::free(data_);
 }
 
-ArenaPool::~ArenaPool() {
-  for (auto& s : spare_) delete s.load();
+namespace {
+
+struct SharedPools {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<ArenaPool>> list;
+};
+
+SharedPools& shared_pools() {
+  static SharedPools* const pools = new SharedPools;  // programs may outlive static objects
+  return *pools;
+}
+
+}  // namespace
+
+ArenaPool::~ArenaPool() { release(); }
+
+std::shared_ptr<ArenaPool> ArenaPool::shared(const Allocator& allocator) {
+  const NoFork no_fork;
+  SharedPools& pools = shared_pools();
+  std::lock_guard lock(pools.mutex);
+  std::erase_if(pools.list, [](const auto& pool) { return pool.expired(); });
+  for (const auto& known : pools.list)
+    if (auto pool = known.lock(); pool && pool->allocator_ == allocator) return pool;
+  auto pool = std::make_shared<ArenaPool>(allocator);
+  pools.list.push_back(pool);
+  return pool;
+}
+
+void ArenaPool::release_all() {
+  const NoFork no_fork;
+  SharedPools& pools = shared_pools();
+  std::vector<std::shared_ptr<ArenaPool>> living;  // outlives the lock: its last owner may be this function
+  std::lock_guard lock(pools.mutex);
+  for (const auto& known : pools.list)
+    if (auto pool = known.lock()) living.push_back(std::move(pool));
+  for (const auto& pool : living) pool->release();
+}
+
+void ArenaPool::release() {
+  for (auto& s : spare_) delete s.exchange(nullptr, std::memory_order_acq_rel);
+  const NoFork no_fork;
+  std::lock_guard lock(mutex_);
+  more_.clear();
+  more_count_.store(0, std::memory_order_relaxed);
+}
+
+// One that is large enough, else the largest; null if there is none.
+std::unique_ptr<Arena> ArenaPool::take_spare(int64_t bytes) {
+  std::unique_ptr<Arena> best;
+  for (auto& s : spare_) {
+    if (!s.load(std::memory_order_relaxed)) continue;
+    std::unique_ptr<Arena> other(s.exchange(nullptr, std::memory_order_acq_rel));
+    if (other && (!best || other->size() > best->size())) std::swap(best, other);
+    if (other) give(std::move(other));
+    if (best && best->size() >= bytes) return best;
+  }
+  if (best || more_count_.load(std::memory_order_relaxed) == 0) return best;
+  const NoFork no_fork;
+  std::lock_guard lock(mutex_);
+  if (more_.empty()) return nullptr;
+  best = std::move(more_.back());
+  more_.pop_back();
+  more_count_.store(more_.size(), std::memory_order_relaxed);
+  return best;
 }
 
 std::unique_ptr<Arena> ArenaPool::take(int64_t bytes) {
-  std::unique_ptr<Arena> arena;
-  for (auto& s : spare_)
-    if (s.load(std::memory_order_relaxed))
-      if (arena.reset(s.exchange(nullptr, std::memory_order_acq_rel)); arena) break;
-  if (!arena && more_count_.load(std::memory_order_relaxed) > 0) {
-    const NoFork no_fork;
-    std::lock_guard lock(mutex_);
-    if (!more_.empty()) {
-      arena = std::move(more_.back());
-      more_.pop_back();
-      more_count_.store(more_.size(), std::memory_order_relaxed);
-    }
-  }
+  std::unique_ptr<Arena> arena = take_spare(bytes);
   if (arena && arena->size() >= bytes) return arena;
   // Grow by a quarter, so that slowly growing sizes do not need fresh pages at every step.
   if (arena) bytes = std::max(bytes, arena->size() + arena->size() / 4);

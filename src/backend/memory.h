@@ -46,6 +46,7 @@ struct Allocator {
   void* (*alloc)(void* user, size_t bytes, size_t alignment) = nullptr;
   void (*free)(void* user, void* block, size_t bytes) = nullptr;
   void* user = nullptr;
+  bool operator==(const Allocator&) const = default;
 };
 
 // A block that is kept and rarely grown. With `huge`, a large block is advised to huge pages. On a virtual
@@ -59,6 +60,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   char* data() const { return data_; }
   int64_t size() const { return size_; }
+  // Returns the memory behind the first bytes to the system; it is there again when it is written. No effect on a host's block.
+  void trim(int64_t bytes);
 
  private:
   char* data_ = nullptr;
@@ -66,17 +69,23 @@ class Arena {
   Allocator allocator_;
 };
 
-// The arenas not in use: as many as there were runs at once, each at least as large as its last run needed.
-// Any thread; takes no lock while few threads run.
+// The arenas not in use: as many as there were runs at once. Programs share a pool, so programs that run one after the other use one
+// arena. Any thread; takes no lock while few threads run.
 class ArenaPool {
  public:
   explicit ArenaPool(const Allocator& allocator = {}) : allocator_(allocator) {}
   ~ArenaPool();
+  // The pool of all programs with this allocator; it ends with the last of them.
+  static std::shared_ptr<ArenaPool> shared(const Allocator& allocator);
   std::unique_ptr<Arena> take(int64_t bytes);  // throws std::bad_alloc
   void give(std::unique_ptr<Arena> arena);
+  void release();             // frees the arenas
+  static void release_all();  // of all shared pools
 
  private:
-  Allocator allocator_;
+  std::unique_ptr<Arena> take_spare(int64_t bytes);
+
+  const Allocator allocator_;
   std::array<std::atomic<Arena*>, 8> spare_ = {};
   std::mutex mutex_;  // guards more_
   std::vector<std::unique_ptr<Arena>> more_;

@@ -52,15 +52,16 @@ struct Program::Impl {
   ShapeGuards shape_guards;
   std::atomic<int64_t> compiled_for_plans{0};
   double compile_ms = 0;
-  ArenaPool arenas;
+  const std::shared_ptr<ArenaPool> arenas;
   PlanCache plans;
 
   Impl(const Graph& graph, int64_t id, const ProgramOptions& given)
       : source(with_own_sizes(graph)),
         number(id),
         options(given),
-        arenas(given.allocator),
+        arenas(ArenaPool::shared(given.allocator)),
         plans(given.limits) {}
+  ~Impl() { arenas->release(); }  // the other programs may need less memory
 
   Parallel& parallel() const { return options.parallel ? *options.parallel : default_parallel(); }
   DeviceMemory* memory() const {
@@ -194,9 +195,9 @@ Status Program::run_here(std::span<const Tensor> inputs, std::span<const Tensor>
   TENON_TRY(p.binder.check(*plan, inputs, outputs, host != nullptr));
   if (checked) checked();
   const RunOn on{p.parallel(), stream, p.memory(), p.compiled->runtime};
-  if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, host);
+  if (!profiled) return plan->run(call.inputs.data(), call.outputs.data(), *p.arenas, on, host);
   WatchedRun watched({number_, source_, p.compiled->main.source, *plan}, start);
-  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), p.arenas, on, host, &watched));
+  TENON_TRY(plan->run(call.inputs.data(), call.outputs.data(), *p.arenas, on, host, &watched));
   watched.succeeded();
   return {};
 }

@@ -398,6 +398,10 @@ void allocators(void) {
   CHECK(h.blocks == 1 && h.bytes == (size_t)stats.workspace_bytes);
   OK(tenon_program_run(program, in, 1, out, 1));
   CHECK(h.blocks == 1); /* the workspace is kept */
+  OK(tenon_release_memory());
+  CHECK(h.blocks == 0);
+  OK(tenon_program_run(program, in, 1, out, 1));
+  CHECK(h.blocks == 1);
   tenon_program_release(program);
   CHECK(h.blocks == 0 && h.bytes == 0);
   tenon_context_release(context);

@@ -33,10 +33,12 @@ def reset_stats():
 
 
 def empty_cache():
-    """Returns the memory to the system that Tenon keeps for large outputs on the CPU and that no tensor uses."""
+    """Returns the memory to the system that Tenon keeps on the CPU for large outputs and for intermediates of later calls."""
+    from . import _abi
     from .torch.runtime import marshal
 
     marshal.chosen.release()
+    _abi.check(_abi.library().tenon_release_memory())
 
 
 def explain(model, *args, tenon_options=None, **kwargs):

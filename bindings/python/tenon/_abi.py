@@ -95,6 +95,7 @@ _SIGNATURES = {
     "tenon_program_run_on": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p]),
     "tenon_program_run_with": (c_int32, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p]),
     "tenon_program_explain": (c_int32, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_size_t)]),
+    "tenon_release_memory": (c_int32, []),
     "tenon_profile_start": (c_int32, []),
     "tenon_profile_stop": (c_int32, [POINTER(c_char_p), POINTER(c_size_t)]),
     "tenon_observe_steps": (c_int32, [c_void_p, c_void_p, c_void_p]),

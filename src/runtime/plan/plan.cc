@@ -285,7 +285,8 @@ class Workspace {
     if (arena_) arenas_.give(std::move(arena_));
     if (block_.data) on_.memory->give(block_, bytes_, on_.stream);
   }
-  Result<char*> take(int64_t bytes) {
+  // trims: whether the system gets memory back that earlier runs needed and this one does not.
+  Result<char*> take(int64_t bytes, bool trims) {
     if (bytes == 0) return nullptr;
     if (!on_.memory) {
       try {
@@ -294,6 +295,7 @@ class Workspace {
         return environment("the intermediates of a run take " + std::to_string(bytes) +
                            " bytes: out of memory");
       }
+      if (trims) arena_->trim(bytes);
       return arena_->data();
     }
     TENON_ASSIGN(block_, on_.memory->take(bytes, on_.stream));
@@ -408,7 +410,8 @@ Status Plan::run_as_one(void* const* inputs, void** outputs, char* base, const R
 Status Plan::run(void* const* inputs, void** outputs, ArenaPool& arenas, const RunOn& on, Host* host,
                  Watch* watch) const {
   Workspace workspace(arenas, on);
-  TENON_ASSIGN(char* base, workspace.take(workspace_));
+  // A backward pass trims: the saved values and the gradients need memory at the same time.
+  TENON_ASSIGN(char* base, workspace.take(workspace_, !joined_.releases.empty()));
   if (watch) {
     return for_each(single_, inputs, outputs, base, host,
                     [&](const PlannedStep& s, void* const* pointers, char* scratch) {

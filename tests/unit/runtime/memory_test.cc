@@ -109,6 +109,46 @@ TEST(ArenaPool, KeepsWhatIsLargeEnough) {
   EXPECT_GE(pool.take(1 << 20)->size(), 1 << 20);
 }
 
+TEST(ArenaPool, TakesOneThatIsLargeEnough) {
+  ArenaPool pool;
+  auto small = pool.take(100), large = pool.take(1 << 20), middle = pool.take(1 << 16);
+  char* const at = large->data();
+  for (auto* arena : {&small, &large, &middle}) pool.give(std::move(*arena));
+  auto again = pool.take(1 << 18);
+  EXPECT_EQ(again->data(), at);
+  EXPECT_EQ(pool.take(1 << 17)->size(), int64_t{1} << 17) << "the others are too small";
+  EXPECT_EQ(pool.take(50)->size(), 4096) << "and stay";
+}
+
+TEST(Arena, KeepsWhatIsNotTrimmed) {
+  Arena arena(4 << 20);
+  std::fill(arena.data(), arena.data() + arena.size(), 'x');
+  arena.trim((2 << 20) + 1);
+  EXPECT_EQ(std::count(arena.data(), arena.data() + arena.size(), 'x'), (2 << 20) + 4096);
+  arena.data()[arena.size() - 1] = 'y';
+  EXPECT_EQ(arena.data()[arena.size() - 1], 'y');
+}
+
+TEST(ArenaPool, IsShared) {
+  auto pool = ArenaPool::shared({});
+  EXPECT_EQ(pool, ArenaPool::shared({}));
+  int user = 0;
+  Allocator other{[](void*, size_t bytes, size_t alignment) { return std::aligned_alloc(alignment, bytes); },
+                  [](void* user, void* block, size_t) {
+                    ++*static_cast<int*>(user);
+                    std::free(block);
+                  },
+                  &user};
+  auto hosts = ArenaPool::shared(other);
+  EXPECT_NE(pool, hosts);
+  hosts->give(hosts->take(1000));
+  ArenaPool::release_all();
+  EXPECT_EQ(user, 1);
+  hosts->give(hosts->take(1000));
+  hosts.reset();
+  EXPECT_EQ(user, 2) << "it ends with its last owner";
+}
+
 TEST(ArenaPool, HostsMemory) {
   struct Host {
     int64_t held = 0, calls = 0;
