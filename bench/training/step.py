@@ -133,7 +133,7 @@ def peak_bytes(step):
     (resident memory), so memory that a library or an allocator keeps is included. This works on Linux only."""
     step.optimizer.zero_grad()
     gc.collect()
-    tenon.empty_cache()  # so the step allocates all its outputs, as in eager mode
+    tenon.empty_cache()  # so the step allocates all its outputs and intermediates, as in eager mode
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts at the memory that is held now
     before = _resident("VmHWM")

@@ -25,7 +25,8 @@ class GroupOrder::Memory {
       for (ValueId v : read_.back()) add_reader(v, read_.size() - 1);
     }
     for (const InputBinding& in : graph.inputs)
-      if (in.donated) peak_ = alive_ += bytes_[in.value] = bytes(graph, in.value, sizes);
+      if (in.donated) alive_ += bytes_[in.value] = bytes(graph, in.value, sizes);
+    peak_ = alive_;
     for (ValueId v : kept) add_reader(v, read_.size());  // a reader that never runs
     growth_.assign(read_.size() + 1, 0);
     for (size_t g = 0; g < read_.size(); ++g) {

@@ -24,8 +24,8 @@ class GroupOrder {
   // Puts the writers behind all groups that may find a fault in their operands (an index out of range, a divisor
   // of 0), except for writers that such a group must run behind.
   void put_behind_faults(const Graph& graph, std::span<const size_t> writers);
-  // Puts groups that may find a fault before all other groups, with the groups that they wait for, unless a value of theirs waits for checks
-  // (passes.h).
+  // Puts groups that may find a fault before all others, with the groups that they wait for. Leaves groups alone that have a value that
+  // waits for checks (waits_for_checks in passes.h).
   void put_checks_first(const Graph& graph);
   // Renumbers the groups of the graph. kept: outputs that are intermediates until all groups have run; other
   // outputs are in the host's memory.

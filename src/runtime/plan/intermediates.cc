@@ -73,8 +73,8 @@ void add_outputs(const PlanSource& source, const Plan& plan, Places& places) {
   for (auto [bytes, o] : by_size) places.add(BufferRef::Kind::output, o, {bytes, 0, written[o], kLarge});
 }
 
-// An intermediate of fewer bytes than this part of a donated input lies elsewhere: it would keep the host from getting the memory back.
-constexpr int64_t kSmallPart = 8;
+// A donated input holds no intermediate smaller than this part of it, which would keep the host from getting the memory back.
+constexpr int64_t kSmallPart = 4;
 
 // The donated inputs, the one that is read last first: its memory is probably in a cache. A step may write to one if neither it nor a
 // later step reads the input, and if neither can fail: a host may then compute the outputs itself.

@@ -244,18 +244,21 @@ size_t released_before_last(const std::string& text) {
   return host.before_last;
 }
 
-// The backward pass of an embedding and a product. Its indices could be out of range. %dx does not fit into %a.
+// The backward pass of an embedding and a product. Its indices could be out of range. %dx does not fit into %a, or is a small part of it.
 TEST(Donated, GoesBackBeforeALookupAtTheEnd) {
-  EXPECT_EQ(
-      released_before_last(R"(graph @f(%t: f32[64,64], %a: f32[64,64] donated, %w: f32[64,128], %i: i64[64]) {
-    %at = transpose(%a){perm=[1,0]}
-    %dw = matmul(%at, %t)
-    %dx = matmul(%t, %w)
-    %zero = full{value=0, shape=[100,128], dtype=f32}
-    %de = index_put(%zero, %i, %dx){axis=0, mode="add"}
-    return %dw, %de
-  })"),
-      1);
+  for (const std::string columns : {"128", "8"})
+    EXPECT_EQ(released_before_last("graph @f(%t: f32[64,64], %a: f32[64,64] donated, %w: f32[64," + columns +
+                                   R"(], %i: i64[64]) {
+      %at = transpose(%a){perm=[1,0]}
+      %dw = matmul(%at, %t)
+      %dx = matmul(%t, %w)
+      %zero = full{value=0, shape=[100,)" +
+                                   columns + R"(], dtype=f32}
+      %de = index_put(%zero, %i, %dx){axis=0, mode="add"}
+      return %dw, %de
+    })"),
+              1)
+        << columns;
 }
 
 // The call of the library that computes the map may have to be repeated without it.
