@@ -41,8 +41,8 @@ Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)
 // Per value: whether indices are checked before it is computed. True of a value that updates an input, of one that depends on such a
 // value, and, in a graph with donated inputs, of one that depends on an input of floats.
 std::vector<bool> waits_for_checks(const Graph& graph);
-// Gives indices that a value reads that waits for checks a node that checks them: index_in. It depends on the indices alone, so it can
-// run early. An update is written in place, and a donated input used again, only if no later step can fail.
+// Checks the indices of values that wait for checks in nodes of their own, index_in, which depend on the indices alone, so they can run
+// early. An update is written in place, and a donated input used again, only if no later step can fail.
 Graph early_checks(const Graph& graph);
 // Gives every output a value that some group writes: inputs, constants, views and repeated outputs get a copy
 // (a reshape to the same shape, for which fuse makes a group).

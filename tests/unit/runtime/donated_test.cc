@@ -20,6 +20,13 @@ std::shared_ptr<Program> compiled(const std::string& text, int threads = 1) {
   return *program;
 }
 
+// The declared sizes of a value.
+std::vector<int64_t> declared_shape(const Graph& graph, ValueId v) {
+  std::vector<int64_t> shape;
+  for (Dim d : graph.type(v).shape) shape.push_back(d.value());
+  return shape;
+}
+
 struct Ran {
   bool uses_donated;
   int64_t workspace;
@@ -32,9 +39,8 @@ Ran ran(const std::string& text, int threads = 1) {
   EXPECT_TRUE(verify(*graph).ok()) << verify(*graph).message();
   std::vector<HostTensor> inputs;
   for (const InputBinding& in : graph->inputs) {
-    std::vector<int64_t> shape;
-    for (Dim d : graph->type(in.value).shape) shape.push_back(d.value());
-    inputs.push_back(random_tensor(graph->type(in.value).dtype, shape, static_cast<uint32_t>(inputs.size())));
+    inputs.push_back(random_tensor(graph->type(in.value).dtype, declared_shape(*graph, in.value),
+                                   static_cast<uint32_t>(inputs.size())));
   }
   ProgramOptions options;
   options.threads = threads;
@@ -216,16 +222,12 @@ size_t released_before_last(const std::string& text) {
   const auto program = compiled(text);
   std::vector<HostTensor> inputs, outputs;
   for (const InputBinding& in : graph->inputs) {
-    std::vector<int64_t> shape;
-    for (Dim d : graph->type(in.value).shape) shape.push_back(d.value());
     const DType dtype = graph->type(in.value).dtype;
+    const std::vector<int64_t> shape = declared_shape(*graph, in.value);
     inputs.push_back(is_float(dtype) ? random_tensor(dtype, shape, 1) : HostTensor(dtype, shape));
   }
-  for (const OutputBinding& o : graph->outputs) {
-    std::vector<int64_t> shape;
-    for (Dim d : graph->type(o.value).shape) shape.push_back(d.value());
-    outputs.emplace_back(graph->type(o.value).dtype, shape);
-  }
+  for (const OutputBinding& o : graph->outputs)
+    outputs.emplace_back(graph->type(o.value).dtype, declared_shape(*graph, o.value));
   struct Watching final : Plan::Host {
     std::vector<HostTensor>& outputs;
     size_t released = 0, before_last = 0;

@@ -64,7 +64,7 @@ TEST(GroupOrder, AFaultComesBeforeUpdates) {
   EXPECT_EQ(order_of(graph), "021");
 }
 
-// So a host gets %d back before all else is done.
+// The host gets %d back once the first product is done.
 TEST(GroupOrder, AFaultComesFirstIfAnInputIsDonated) {
   Graph graph = grouped(R"(graph @f(%d: f32[N,N] donated, %i: i64[N], %n: i64[]) {
     %p = matmul(%d, %d)
