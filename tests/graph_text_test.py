@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenon import _abi
-from tenon.graph_text import Builder, Raw, Sizes, Unsupported
+from tenon.graph_text import Builder, Raw, Sizes, Unsupported, line_texts
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "howto" / "add-binding.md"
 
@@ -99,4 +99,4 @@ def test_what_has_no_effect_is_no_line(write):
 def test_attributes():
     b = Builder("f")
     b.op("any", [], "f32", (), a=True, b=2.5, c='a "b"\\', d=[1, (2, 3)], e=Raw("f32"), f=None)
-    assert b.lines[0].text(str) == '  %f.0 = any{a=true, b=2.5, c="a \\"b\\"\\\\", d=[1,[2,3]], e=f32} : f32[]'
+    assert line_texts(b.lines[:1], str) == ['  %f.0 = any{a=true, b=2.5, c="a \\"b\\"\\\\", d=[1,[2,3]], e=f32} : f32[]']

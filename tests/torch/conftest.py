@@ -1,14 +1,38 @@
 """Fixtures of the PyTorch tests: two threads, a fresh Dynamo and fresh counts for each test."""
 
+import operator
+
 import pytest
 import torch
 import torch._dynamo
 
 import tenon
 from tenon import _abi
+from tenon.graph_text import line_texts
+from tenon.torch.lowering import node, sizes
 
 # For its log only, PyTorch measures how long the guards take, after it has flushed the processor's cache: a quarter of a small compilation.
 torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
+
+
+_lower_node = node.lower_node
+
+
+def _lowered_twice(n, values, table, device, seed, repeats):
+    """Lowers a node, and again without the nodes before it: both give the same lines."""
+    result = _lower_node(n, values, table, device, seed, repeats)
+    if repeats is not None and n.target is not operator.getitem:
+        alone = _lower_node(n, values, table, device, seed)
+        assert _told(result) == _told(alone), f"{n.format_node()} is not as an earlier node"
+    return result
+
+
+def _told(low):
+    results = [v and (v.name, v.dtype, v.shape) for v in (low.result if isinstance(low.result, tuple) else (low.result,))]
+    return line_texts(low.lines, sizes.text), [line.symbols for line in low.lines], results, low.cheap, list(low.placed)
+
+
+node.lower_node = _lowered_twice
 
 
 @pytest.fixture(autouse=True)

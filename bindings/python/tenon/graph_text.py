@@ -53,7 +53,7 @@ class Sizes:
         return a // b
 
     def sizes(self, values):
-        return tuple(self.size(v) for v in values)
+        return tuple([v if type(v) is int else self.size(v) for v in values])
 
     def product(self, values):
         return self.size(math.prod(values))
@@ -94,23 +94,38 @@ class Value:
 
 
 class Line:
-    __slots__ = ("result", "head", "operands", "attrs", "symbols")
+    """One line. first: the first of the lines that differ only in names, or None in this line itself."""
 
-    def __init__(self, result, head, operands, attrs, symbols):
-        self.result, self.head, self.operands, self.attrs, self.symbols = result, head, operands, attrs, symbols
+    __slots__ = ("result", "head", "operands", "attrs", "symbols", "first")
+
+    def __init__(self, result, head, operands, attrs, symbols, first=None):
+        self.result, self.head, self.operands, self.attrs, self.symbols, self.first = result, head, operands, attrs, symbols, first
+
+    def again(self, result, operands):
+        """The same line with other names."""
+        return Line(result, self.head, operands, self.attrs, self.symbols, self.first or self)
 
     def can_fault(self):
         """Whether some operands are faults: values for which a framework raises an error and the library refuses the call."""
         fault = _abi.op(self.head).fault
         return fault == OpInfo.FAULT_INDEX or fault == OpInfo.FAULT_INTEGER and self.result.dtype not in FLOATS
 
-    def text(self, size, name=str):
-        """size, name: functions that write a size and the name of a value."""
-        operands = ", ".join("%" + name(v.name) for v in self.operands)
-        operands = f"({operands})" if operands else ""
+    def ending(self, size):
+        """The text behind the operands: the attributes and the type. size: a function that writes a size."""
         attrs = ", ".join(f"{k}={attr_text(v, size)}" for k, v in self.attrs.items())
-        attrs = "{" + attrs + "}" if attrs else ""
-        return f"  %{name(self.result.name)} = {self.head}{operands}{attrs} : {type_text(self.result, size)}"
+        return f"{{{attrs}}} : {type_text(self.result, size)}" if attrs else f" : {type_text(self.result, size)}"
+
+
+def line_texts(lines, size):
+    """The text of each line. size: a function that writes a size."""
+    endings, texts = {}, []
+    for line in lines:
+        first = line.first or line
+        if (ending := endings.get(first)) is None:
+            ending = endings[first] = first.ending(size)
+        operands = ", ".join(["%" + v.name for v in line.operands])
+        texts.append(f"  %{line.result.name} = {line.head}({operands}){ending}" if operands else f"  %{line.result.name} = {line.head}{ending}")
+    return texts
 
 
 def type_text(value, size):
@@ -176,7 +191,7 @@ class Builder:
     def text(self, outputs, updates=()):
         """The text of the graph of all lines written so far. updates: (input, value) pairs: a run writes the value into the memory of
         the input, and takes no output tensor for it."""
-        lines = [line.text(self.sizes.text) for line in self.lines]
+        lines = line_texts(self.lines, self.sizes.text)
         returned = [f"%{v.name}" for v in outputs] + [f"%{v.name} updates %{i.name}" for i, v in updates]
         return graph_text(self.name, self.inputs, lines, returned)
 

@@ -30,6 +30,8 @@ class Writer:
     """Writes the function of one partition."""
 
     def __init__(self, partition, uses, benchmark):
+        """uses: segment -> Use, in the order of the segments, without its program if this has yet to be made; benchmark: whether calls
+        measure if PyTorch is faster (runtime/benchmark.py)."""
         self.p, self.uses, self.benchmark = partition, uses, benchmark
         self.layout, self.lines, self.steps = Layout(partition.place), [], []
         self.names, self.globals = {}, {}
@@ -201,7 +203,7 @@ class Writer:
             else:
                 made.append((at, rank, None))
                 given.append(self._empty(n))
-        self.layout.segments.append(Part(use.program, use.symbols, inputs, self.layout.table(outputs), bound, donated, made))
+        self.layout.segments.append(Part(None, use.symbols, inputs, self.layout.table(outputs), bound, donated, made))
         self.steps.append(f"step{number}")
         names = "".join(f"{self.name(n)}, " for n in segment.outputs) + "= " * bool(segment.outputs)
         if self.benchmark:
@@ -313,11 +315,11 @@ class Writer:
         return f"{self.constant(n.target)}({', '.join(arguments)})"
 
 
-def build(partition, uses, name, refused, benchmark=False):
-    """Returns (boxed function, Compiled). uses: segment -> Use. refused(error) is called for each call that a program refuses, and
-    for sizes that PyTorch computes faster. benchmark: whether calls measure this (runtime/benchmark.py)."""
-    writer = Writer(partition, uses, benchmark)
-    writer.write()
+def build(writer, name, refused):
+    """Returns (boxed function, Compiled). writer: a Writer that has written the function; its Uses have their programs. refused(error) is
+    called for each call that a program refuses, and for sizes that PyTorch computes faster."""
+    uses, layout = writer.uses, writer.layout
+    layout.segments = [part._replace(program=use.program) for part, use in zip(layout.segments, uses.values(), strict=True)]
     indices, tensors, packed = [], [], []
     for segment, use in uses.items():
         named = [(number, n) for number, n in zip(use.numbers, use.frozen) if n.op == "placeholder"]
@@ -328,6 +330,6 @@ def build(partition, uses, name, refused, benchmark=False):
             indices += [writer.placeholders[n] for _, n in named]
             tensors += [use.frozen[n] for _, n in named]
     if packed:
-        writer.layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
+        layout.frozen = packed_together(uses.values())[1] or Frozen(packed, tensors)
     light = [Use(use.program, use.symbols, use.template) for use in uses.values()]  # without references to the graph
-    return assemble(writer.body(), writer.globals, writer.rescues, name, refused, writer.layout, indices, light)
+    return assemble(writer.body(), writer.globals, writer.rescues, name, refused, layout, indices, light)

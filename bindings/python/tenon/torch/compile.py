@@ -6,6 +6,7 @@ user only with options={"fallback": "error"}.
 Tested by tests/torch/test_backend.py, test_aot_semantics.py, test_training.py, test_training_faults.py and test_distributed.py.
 """
 
+import concurrent.futures
 import dataclasses
 import functools
 import itertools
@@ -254,28 +255,33 @@ def _build(gm, options, real, record, kind, donated):
         freezes = options.freeze and partition.place == _abi.CPU
         frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}
         templates = {s: _template(partition, s, static, frozen[s], options) for s in partition.segments}
-        uses = _living(partition, templates, frozen)
-        for number, segment in enumerate(partition.segments):
-            name = f"{record.name}_{number}" if len(partition.segments) > 1 else record.name
-            try:
-                if segment not in uses:
-                    uses[segment] = _program(partition, segment, name, static, templates[segment], frozen[segment], options)
-            except Exception as e:
-                refused = _refused(partition, segment, name, static, refusal.sentence(e))
-                if not refused.keys() - banned.keys():
-                    raise
-                banned.update(refused)
-                log.debug("%s: %s\n%s", name, e, partition.text(segment, name, static))
-                break
-        else:
+        uses = _uses(partition, templates, frozen)
+        names = {s: f"{record.name}_{i}" if len(uses) > 1 else record.name for i, s in enumerate(uses)}
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:  # the library compiles there while Python writes the function
+            start = thread.submit if partition.place == _abi.CPU else _now  # on a GPU, PyTorch allocates on the device of the calling thread
+            making = {s: start(*_program(partition, s, names[s], static, use, options)) for s, use in uses.items() if use.program is None}
+            writer = codegen.Writer(partition, uses, options.benchmark and partition.place == _abi.CPU)
+            writer.write()
+        failed = next(((s, future.exception()) for s, future in making.items() if future.exception() is not None), None)
+        if failed is None:
             break
+        segment, e = failed
+        if not isinstance(e, Exception):
+            raise e
+        refused = _refused(partition, segment, names[segment], static, refusal.sentence(e))
+        if not refused.keys() - banned.keys():
+            raise e
+        banned.update(refused)
+        log.debug("%s: %s\n%s", names[segment], e, partition.text(segment, names[segment], static))
+    for segment, future in making.items():
+        uses[segment].program = future.result()
+        uses[segment].program.template = uses[segment].template
     for n, why in partition.fallbacks.items():
         record.fallback(n.name, str(n.target), why)
-    function = codegen.build(partition, {segment: uses[segment] for segment in partition.segments}, record.name,
-                            refusal.of_calls(record, options.fallback), options.benchmark and partition.place == _abi.CPU)
+    function = codegen.build(writer, record.name, refusal.of_calls(record, options.fallback))
     _, compiled = function
-    order = [n for n in partition.nodes if n.op == "placeholder"]
-    record.parameters = {order.index(n) for n, number in static.items() if number is not None}
+    places = (n for n in partition.nodes if n.op == "placeholder")
+    record.parameters = {i for i, n in enumerate(places) if static.get(n) is not None}
     made = [program for program in compiled.programs() if program.on_release is None]
     for program in made:
         report.track(program)
@@ -302,17 +308,28 @@ def _refused(partition, segment, name, static, why):
     return refused or {n.name: why for n in (*segment.nodes, *segment.outputs, *(source for _, source in segment.updates))}
 
 
-def _living(partition, templates, frozen):
-    """Segment -> Use, for segments that an existing program of another function computes. Programs with packed parameters are
-    reused all together or not at all, because a function repacks the parameters of all its programs at once."""
-    uses = {}
-    for segment, template in templates.items():
-        if (found := program_cache.find(template)) is not None:
-            uses[segment] = runner.Use(*found, template, frozen[segment], _numbers(segment, frozen[segment], len(found[1])))
-    packed = {segment for segment in partition.segments if frozen[segment]}
-    if packed <= set(uses) and packing.packed_together([uses[s] for s in partition.segments if s in packed])[0]:
-        return uses
-    return {segment: use for segment, use in uses.items() if segment not in packed}
+def _uses(partition, templates, frozen):
+    """Segment -> Use, in the order of the segments. The program of a Use is an existing one of another function that computes the segment,
+    or None. Programs with packed parameters are reused all together or not at all, because a function repacks the parameters of
+    all its programs at once."""
+    def use(segment, program, symbols):
+        return runner.Use(program, symbols, templates[segment], frozen[segment], _numbers(segment, frozen[segment], len(symbols)))
+
+    uses = {s: use(s, *(program_cache.find(template) or (None, list(s.symbols)))) for s, template in templates.items()}
+    packed = [u for u in uses.values() if u.frozen]
+    if any(u.program is None for u in packed) or not packing.packed_together(packed)[0]:
+        uses |= {s: use(s, None, list(s.symbols)) for s, u in uses.items() if u.frozen}
+    return uses
+
+
+def _now(function, *arguments):
+    """Calls a function and returns its Future, as an executor does."""
+    future = concurrent.futures.Future()
+    try:
+        future.set_result(function(*arguments))
+    except Exception as e:
+        future.set_exception(e)
+    return future
 
 
 def _template(partition, segment, static, frozen, options):
@@ -358,13 +375,11 @@ def _frozen_inputs(segment, static, real, record):
     return frozen
 
 
-def _program(partition, segment, name, static, template, frozen, options):
-    numbers = _numbers(segment, frozen, len(segment.symbols))
-    params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(numbers, frozen.values())))
-    program = program_cache.program(partition.text(segment, name, static), params.addresses if frozen else None, options.num_threads,
-                                    partition.place, options.device_graphs, options.verify)
-    program.template = template
-    return runner.Use(program, list(segment.symbols), program.template, frozen, numbers)
+def _program(partition, segment, name, static, use, options):
+    """The function that makes the program of a segment, and its arguments."""
+    params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(use.numbers, use.frozen.values())))
+    return (program_cache.program, partition.text(segment, name, static), params if use.frozen else None, options.num_threads,
+            partition.place, options.device_graphs, options.verify)
 
 
 def _constant(n):

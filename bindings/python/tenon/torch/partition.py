@@ -14,8 +14,9 @@ import operator
 import torch
 
 from .. import _abi
-from ..graph_text import Unsupported, Value, graph_text, input_text, strides_text
+from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts, strides_text
 from .lowering import node, sizes
+from .lowering.repeats import Repeats
 from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
 from .runtime import refusal
@@ -55,7 +56,7 @@ class Partition:
         self.lengths = None  # the texts of all sizes of the graph, made by ranges()
         self._refuse()
         self.tracer = sizes.tracer_of(self.nodes)
-        self.symbolic = {n: found for n in self.nodes if (found := _symbolic_sizes(n))}
+        self.symbolic = {n: found for n in self.nodes if (found := _symbolic_sizes(n))} if self.tracer else {}
         with sizes.tracer(self.tracer):
             while True:
                 self._lower()
@@ -109,9 +110,9 @@ class Partition:
 
     def _lower(self):
         self.values, self.lowered, self.copies = {}, {}, []
-        known = set()  # the symbols in the sizes of earlier nodes
+        known, repeats = set(), Repeats(self.values, self.device)  # known: the symbols in the sizes of earlier nodes
         for n in self.nodes:
-            earlier, known = known, known | self._symbols(n)
+            earlier, known = known, known | self._symbols(n) if n in self.symbolic else known
             if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in DRAWING_FUNCTIONS:
                 continue
             if self._is_copy(n):
@@ -123,7 +124,7 @@ class Partition:
                 if n.name in self.banned:
                     raise Unsupported(self.banned[n.name])
                 seed = self.seeds and self.seeds.of(n, self.device)
-                result = node.lower_node(n, self.values, self.table, self.device, seed)
+                result = node.lower_node(n, self.values, self.table, self.device, seed, repeats)
                 if not known <= earlier and n.target is not operator.getitem:
                     raise Unsupported(f"{n.target}: the size of its result depends on values")
             except Exception as e:
@@ -142,7 +143,7 @@ class Partition:
 
     def can_fault(self, n):
         """Whether a program may report a fault of a node, for which PyTorch raises an error. On a GPU no program looks for faults."""
-        return self.place == _abi.CPU and any(line.can_fault() for line in self.lowered[n].lines)
+        return self.place == _abi.CPU and self.lowered[n].faults
 
     @staticmethod
     def _is_assertion(n):
@@ -155,16 +156,15 @@ class Partition:
         self.opaque = sizes.opaque(self.tracer)  # symbols that the host computes; from other symbols, if they have no source
         ordered = -1  # PyTorch nodes that draw random numbers or may have effects keep their order
         for n in self.nodes:
-            operands = [self.level[d] for d in n.all_input_nodes if d in self.lowered]
-            hosts = [self.level[d] for d in n.all_input_nodes if d not in self.lowered]
             if n in self.lowered:
+                reads = [self.level[d] if d in self.lowered else self.level[d] + 1 for d in n.all_input_nodes]
                 symbols = [self._symbol_level(s) + 1 for line in self.lowered[n].lines for s in line.symbols]
-                self.level[n] = max([0, *operands, *(h + 1 for h in hosts), *symbols])
+                self.level[n] = max([0, *reads, *symbols])
             elif self.is_size(n) and self.size_text(n) is not None:
                 known = sizes.symbols(sizes.size(n.meta["val"]))
                 self.level[n] = max([-1, *map(self._symbol_level, known)])
             else:
-                self.level[n] = max([-1, *operands, *hosts])
+                self.level[n] = max([-1, *(self.level[d] for d in n.all_input_nodes)])
                 if n.op == "call_function" and self._keeps_order(n):
                     ordered = self.level[n] = max(ordered, self.level[n])
                 self._find_symbols(n)
@@ -176,7 +176,7 @@ class Partition:
         """Opaque symbol -> (node, None, 0): the node that computes it from numbers, if the node precedes all others that have the
         symbol in their sizes."""
         source, seen = {}, set()
-        for n in self.nodes:
+        for n in self.nodes if self.tracer else ():
             if self.is_arithmetic(n) and isinstance(n.meta["val"], torch.SymInt):
                 if isinstance(value := sizes.size(n.meta["val"]), sizes.Opaque) and str(value) not in seen:
                     source[str(value)] = (n, None, 0)
@@ -196,6 +196,8 @@ class Partition:
     def _find_symbols(self, n, of_tensor=False):
         """Records where the symbols of node n can be read at run time: from its value, if it is a scalar, else from its shape and
         strides."""
+        if self.tracer is None:
+            return
         val = n.meta.get("val")
         found = []
         if isinstance(val, (torch.SymInt, torch.SymFloat)):
@@ -217,7 +219,7 @@ class Partition:
     def _find_updates(self):
         """Fills `updates`. A program may write to an input if no later segment and no host step reads it, and if no later
         segment can end the call by a fault. Whether it computes the value in the input's memory is up to the library."""
-        faults = max((self.level[n] for n in self.lowered if self.can_fault(n)), default=0)
+        faults = max((self.level[n] for n in self.lowered if self.can_fault(n)), default=0) if self.copies else 0
         read = {self.root(d) for n, d in self._reads_on_host() if not (self._is_copy(n) and d is n.args[0])}
         self.updates = {to: source for to, source in dict(self.copies).items()
                         if source in self.lowered and to not in read and self._can_update(to, source.meta["val"])
@@ -397,8 +399,7 @@ class Partition:
         facts += [f"  assume {symbol} in [{low if low > sizes.LOWEST else '-inf'}, {high if high < sizes.HIGHEST else 'inf'}]"
                  for symbol, (low, high) in self.ranges(segment).items() if low != 0 or high < sizes.HIGHEST]
         facts += [f"  assume ({sizes.text(a)} == {sizes.text(b)})" for a, b in self.equalities(segment)]
-        lines = [line.text(sizes.text) for line in segment.lines]
-        return graph_text(name, [*symbols, *inputs], [*facts, *lines], outputs)
+        return graph_text(name, [*symbols, *inputs], [*facts, *line_texts(segment.lines, sizes.text)], outputs)
 
     def text_of(self, n, name):
         """The graph text of one node by itself. Its inputs are the values that the node reads."""
@@ -408,7 +409,7 @@ class Partition:
         symbols = set().union(*(line.symbols for line in lines), *map(sizes.symbols, (s for v in read.values() for s in v.shape)))
         inputs = [*(f"%{symbol}: i64[] = {symbol}" for symbol in sorted(symbols)),
                   *(input_text(v, sizes.text) for v in read.values())]
-        return graph_text(name, inputs, [line.text(sizes.text) for line in lines], [f"%{lines[-1].result.name}"])
+        return graph_text(name, inputs, line_texts(lines, sizes.text), [f"%{lines[-1].result.name}"])
 
     def ranges(self, segment):
         """Symbol -> (lowest, highest), as the tracer knows them without new guards. Dynamo traces size 1 separately, so its symbols

@@ -37,10 +37,8 @@ VIEWS = ("reshape", "expand", "slice", "concat")  # have no effect at some sizes
 class Line:
     """A line, input or output of a graph: its text without names and sizes, its sizes, and the names it reads."""
 
-    def __init__(self, text, result=None, reads=()):
-        self.sizes = []
-        self.text = text(lambda n: self.sizes.append(n) or "?")
-        self.result, self.reads, self.view = result, [v.name for v in reads], None
+    def __init__(self, text, sizes, result=None, reads=()):
+        self.text, self.sizes, self.result, self.reads, self.view = text, sizes, result, [v.name for v in reads], None
 
     def does(self, head, attrs, shape, shapes):
         """Records the attributes and shapes of a view. shape: of the result; shapes: of the values that it reads."""
@@ -62,6 +60,24 @@ class Line:
         return self.reads[0] if nothing else self.reads
 
 
+def without_sizes(write):
+    """(text, sizes): what write(size) returns if the function `size` writes "?", and the sizes that it writes so."""
+    found = []
+    return write(lambda n: found.append(n) or "?"), found
+
+
+def _lines(lines):
+    """The Lines of a segment's lines. Lines that differ only in names share their text and sizes."""
+    endings = {}
+    for line in lines:
+        first = line.first or line
+        if first not in endings:
+            ending, found = without_sizes(first.ending)
+            endings[first] = f"{first.head} {len(first.operands)}{ending}", found
+        yield Line(*endings[first], line.result.name, line.operands).does(
+            line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
+
+
 def anonymous(name):
     return ""
 
@@ -70,14 +86,12 @@ class Template:
     def __init__(self, partition, segment, params, frozen, options):
         """What the cache compares of a segment. frozen: [(input number, tensor)] of the parameters that are packed into the
         program."""
-        self.inputs = [Line(lambda size: tensor_input_text(n, name, n in params, n in partition.donated, size, anonymous), name)
+        self.inputs = [Line(*without_sizes(lambda size: tensor_input_text(n, name, n in params, n in partition.donated, size, anonymous)), name)
                        for n, name in segment.inputs]
-        self.lines = [Line(lambda size: line.text(size, anonymous), line.result.name, line.operands)
-                      .does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
-                      for line in segment.lines]
-        self.outputs = [Line(lambda size: layout_text(n.meta["val"], size), None, [partition.values[n]])
+        self.lines = list(_lines(segment.lines))
+        self.outputs = [Line(*without_sizes(lambda size: layout_text(n.meta["val"], size)), None, [partition.values[n]])
                         for n in segment.outputs]
-        self.outputs += [Line(lambda size: " updates", None, [partition.values[source], Value(to.name, None, ())])
+        self.outputs += [Line(" updates", [], None, [partition.values[source], Value(to.name, None, ())])
                          for to, source in segment.updates]
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
         self.equalities = partition.equalities(segment)
@@ -132,13 +146,13 @@ class Template:
 
 
 def program(text, params, num_threads, place, device_graphs, verify):
-    """A program. params: the addresses of its packed parameters and of None for other inputs; or None if it packs none, for which
-    the result is the living program of the same text and options, if there is one."""
+    """A program. params: the packing.Params of its packed parameters, or None if it packs none, for which the result is the living program
+    of the same text and options, if there is one."""
     key = (text, num_threads, place, device_graphs, verify)
     with _lock:
         found = _of_text.get(key) if params is None else None
     if found is None:
-        found = _abi.Program(text, params is not None, num_threads, params or (), place, marshal.context(place), device_graphs,
+        found = _abi.Program(text, params is not None, num_threads, params.addresses if params else (), place, marshal.context(place), device_graphs,
                              verify if place == _abi.CPU else 0)
         if params is None:
             with _lock:

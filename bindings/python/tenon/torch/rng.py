@@ -19,7 +19,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils.checkpoint import CheckpointPolicy
 
-from .lowering.node import value_of
+from .lowering.operand import of_host
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
 from .runtime.runner import DRAWING_FUNCTIONS, draw_bits, draw_mask, draw_seeds
@@ -37,7 +37,7 @@ class Seeds(NamedTuple):
 
     def of(self, n, device):
         """(Value of all seeds, index of the seed of node n), or None if n does not draw."""
-        return (value_of(self.node, device), self.place[n]) if n in self.place else None
+        return (of_host(self.node, device), self.place[n]) if n in self.place else None
 
 
 def plant(gm, rng):

@@ -219,7 +219,7 @@ def _load(data, args, name, refused):
         inputs, numbers = part["inputs"], part["numbers"]
         fixed = [(number, _decode(tensor)) for number, tensor in part["fixed"]]
         params = packing.Params(len(inputs), [(number, args[next(left)]) for number in numbers] + fixed)
-        program = program_cache.program(part["text"], params.addresses if numbers or fixed else None, data["num_threads"], layout.device,
+        program = program_cache.program(part["text"], params if numbers or fixed else None, data["num_threads"], layout.device,
                                         data["device_graphs"], data["verify"])
         program.constants = fixed
         if numbers:

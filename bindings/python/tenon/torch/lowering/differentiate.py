@@ -8,7 +8,7 @@ import re
 from types import SimpleNamespace
 
 from ... import _abi
-from ...graph_text import Line, Raw, Unsupported, Value, graph_text, input_text
+from ...graph_text import Raw, Unsupported, graph_text, input_text, line_texts
 from . import sizes
 from .emitter import Emitter
 
@@ -19,18 +19,18 @@ def gradients(e, op, row, operands, others, gradient, wrt):
     """The gradients of the first result of an operator, as Values whose lines e gets. row: the operator's row; operands: its operands,
     Values or None; others: its further arguments; gradient: the gradient of the result, of the shape and dtype of the result;
     wrt: the operands to differentiate by, as positions."""
-    node = SimpleNamespace(name=e.node.name + ".forward", target=op, meta={"val": gradient.fake}, users={})
+    node = SimpleNamespace(name=e.name + ".forward", target=op, meta={"val": gradient.fake}, users={})
     forward = Emitter(node, device=e.device)
     y = row.emit(forward, *operands, *others)
     y = y[0] if isinstance(y, tuple) else y
     if not any(y is line.result for line in forward.lines):
-        raise Unsupported(f"{e.node.target}: its forward operator has no effect")
+        raise Unsupported(f"{e.target}: its forward operator has no effect")
     inputs = list({v.name: v for v in operands if v is not None}.values())
     symbols = _symbols(forward.lines, [*inputs, gradient])
     if any(isinstance(s, sizes.Opaque) for s in symbols.values()):
-        raise Unsupported(f"{e.node.target} with sizes that the graph text has no words for")
+        raise Unsupported(f"{e.target} with sizes that the graph text has no words for")
     written = [f"%{s}: i64[] = {s}" for s in symbols] + [input_text(v, sizes.text) for v in inputs]
-    text = graph_text("forward", written, [line.text(sizes.text) for line in forward.lines], [f"%{y.name}"])
+    text = graph_text("forward", written, line_texts(forward.lines, sizes.text), [f"%{y.name}"])
     names = [v.name for v in inputs]
     text = _abi.gradient(text, [len(symbols) + names.index(operands[i].name) for i in wrt])
     return _read(e, text, {v.name: v for v in inputs} | {f"d_{y.name}": e.cast(gradient, y.dtype)}, symbols)
@@ -53,7 +53,7 @@ def _read(e, text, values, symbols):
     lines = text.splitlines()
     for line in lines[1:-2]:
         if not (found := _LINE.match(line)):
-            raise Unsupported(f"{e.node.target}: the gradient has the line {line.strip()!r}")
+            raise Unsupported(f"{e.target}: the gradient has the line {line.strip()!r}")
         name, head, read, attrs, dtype, shape = found.groups()
         reads = [values[v.strip()[1:]] for v in (read or "").split(",") if v.strip()]
         shape = [sizes.parse(n, symbols) for n in _split(shape)]

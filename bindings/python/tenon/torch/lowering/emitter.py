@@ -15,16 +15,6 @@ from . import sizes
 from .tensors import CPU, dtype_of
 
 
-class Operand(Value):
-    """The Value of a node of the graph. fake: the node's FakeTensor."""
-
-    __slots__ = ("fake",)
-
-    def __init__(self, name, dtype, shape, fake):
-        super().__init__(name, dtype, shape)
-        self.fake = fake
-
-
 class Emitter(Builder):
     sizes = sizes.SYMBOLIC
 
@@ -32,8 +22,15 @@ class Emitter(Builder):
         """seed: (Value of all seeds, index of the node's own seed); None: PyTorch draws the random numbers.
         device: the device of the graph."""
         super().__init__(node.name)
-        self.node, self.seed, self.device = node, seed, device
+        self._node, self.target, self.seed, self.device = node, node.target, seed, device
         self.fake, self.placed = node.meta.get("val"), []
+        self.read_node = False  # whether the lines depend on more than the types of the node's operands and results
+
+    @property
+    def node(self):
+        """The node, for rows that look at other nodes around it."""
+        self.read_node = True
+        return self._node
 
     # dtype and shape of the result that PyTorch expects from this node.
     @property
@@ -45,8 +42,7 @@ class Emitter(Builder):
         return sizes.sizes(self.fake.shape)
 
     def used(self, index):
-        """Whether any node reads result `index` of this node, which has several results."""
-        return any(u.target is operator.getitem and u.args[1] == index and u.users for u in self.node.users)
+        return is_used(self._node, index)
 
     def full(self, value, dtype, shape=()):
         if isinstance(value, (complex, torch.SymFloat, torch.SymBool)):
@@ -78,7 +74,7 @@ class Emitter(Builder):
 
     def own_seed(self):
         if self.seed is None:
-            raise Unsupported(f'{self.node.target} draws random numbers, which PyTorch does without options={{"rng": "fast"}}')
+            raise Unsupported(f'{self.target} draws random numbers, which PyTorch does without options={{"rng": "fast"}}')
         seeds, i = self.seed
         return self.reshape(self.slice(seeds, 0, i, i + 1), [])
 
@@ -118,6 +114,11 @@ class Emitter(Builder):
         torch.backends.cudnn.conv. Reads fp32_precision, which follows allow_tf32, because reading allow_tf32 raises once both
         have been set."""
         return True if self.device.type == "cuda" and v.dtype == "f32" and flags.fp32_precision == "tf32" else None
+
+
+def is_used(node, index):
+    """Whether any node reads result `index` of a node that has several results."""
+    return any(u.target is operator.getitem and u.args[1] == index and u.users for u in node.users)
 
 
 _promotions = {}

@@ -201,7 +201,7 @@ def tracer_of(nodes):
     for n in nodes:
         val = n.meta.get("val")
         for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
-            if isinstance(s, torch.SymInt) and s.node.shape_env is not None:
+            if type(s) is not int and isinstance(s, (torch.SymInt, torch.SymFloat)) and s.node.shape_env is not None:
                 return s.node.shape_env
     return None
 

@@ -93,7 +93,7 @@ def _(e, grad, x, target, reduction):
 def _(e, grad, y, dim, input_dtype):
     grad, y = _terms(e, grad, y)
     axes = [dim % max(y.value.rank, 1)]
-    if "log" in e.node.target._opname:
+    if "log" in e.target._opname:
         return (grad - y.map("exp") * grad.reduce("sum", axes)).value
     return ((grad - (grad * y).reduce("sum", axes)) * y).value
 

@@ -75,7 +75,7 @@ def _(e, a, b, offs):
 @row("addmm", "baddbmm", "addmv", "addbmm")
 def _(e, bias, a, b, beta=1, alpha=1):
     product = e.matmul(a, b)
-    if e.node.target._opname == "addbmm":
+    if e.target._opname == "addbmm":
         product = e.reduce("sum", product, [0])
     if not number_is(beta, 0) and not (number_is(beta, 1) and number_is(alpha, 1)):
         product, bias = e.wide(product), e.wide(bias)
@@ -143,7 +143,7 @@ def _are_attributes(amounts):
 
 @row("max_pool2d_with_indices", "max_pool3d_with_indices")
 def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    spatial = 2 if "2d" in e.node.target._opname else 3
+    spatial = 2 if "2d" in e.target._opname else 3
     kernel, padding, dilation = _each(kernel_size, spatial), _each(padding, spatial), _each(dilation, spatial)
     stride = _each(stride, spatial) if stride else kernel
     fake = sizes.sizes(e.fake[0].shape)
@@ -162,7 +162,7 @@ def _(e, x, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
 
 @row("avg_pool2d", "avg_pool3d")
 def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    spatial = int(e.node.target._opname[-2])
+    spatial = int(e.target._opname[-2])
     kernel, padding = _each(kernel_size, spatial), _each(padding, spatial)
     stride = _each(stride, spatial) if stride else list(kernel)
     for i, (n, windows) in enumerate(zip(x.shape[-spatial:], e.shape[-spatial:])):
@@ -201,7 +201,7 @@ def _averages_of_padded(e, x, kernel, stride, padding, high, count_include_pad, 
 
 @row("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _(e, x, output_size):
-    spatial = int(e.node.target._opname[-2])
+    spatial = int(e.target._opname[-2])
     batched = _batched(e, x, spatial)
     output = list(e.shape[-spatial:])
     if sizes.is_empty(output):

@@ -206,7 +206,7 @@ def not_channels_last(e, x):
     tracer gets the strides of this result wrong."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
     if x.rank in (4, 5) and not sizes.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
-        raise Unsupported(f"{e.node.target} of a channels-last tensor: the tracer does not know the strides of its result")
+        raise Unsupported(f"{e.target} of a channels-last tensor: the tracer does not know the strides of its result")
 
 
 def _may_be_channels_last(shape, strides):

@@ -25,7 +25,7 @@ def _gradients(e, name, operands, others, gradient, wrt):
 
 def _forward(e):
     """The name of the operator whose gradient this node computes."""
-    return e.node.target._opname.removesuffix("_backward")
+    return e.target._opname.removesuffix("_backward")
 
 
 # --- by the gradient of the forward row -------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def _(e, grad, x, *window):
 
 @row("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
 def _(e, grad, x):
-    spatial = 2 if "2d" in e.node.target._opname else 3
+    spatial = 2 if "2d" in e.target._opname else 3
     return _gradients(e, _forward(e), [x], (grad.shape[-spatial:],), grad, [0])[0]
 
 

@@ -26,7 +26,7 @@ _unary("neg square bit_not:bitwise_not", Promotion.DEFAULT)
 
 @row("abs", "floor", "ceil", "trunc", "round", "sign", "relu")
 def _(e, x):
-    head = e.node.target._opname
+    head = e.target._opname
     if x.dtype == "bool" or (x.dtype not in FLOATS and head in ("floor", "ceil", "trunc", "round")):
         return x
     if head == "relu" and x.dtype not in FLOATS:
@@ -36,7 +36,7 @@ def _(e, x):
 
 @row("isnan", "isinf", "isfinite")
 def _(e, x):
-    head = e.node.target._opname
+    head = e.target._opname
     return e.map(head, x) if x.dtype in FLOATS else e.full(head == "isfinite", "bool", x.shape)
 
 
@@ -44,7 +44,7 @@ def _(e, x):
 def _(e, x):
     if x.dtype not in FLOATS:
         return e.full(False, "bool", x.shape)
-    return e.map("eq", x, e.scalar_like(x, math.inf if e.node.target._opname == "isposinf" else -math.inf))
+    return e.map("eq", x, e.scalar_like(x, math.inf if e.target._opname == "isposinf" else -math.inf))
 
 
 @row("logical_not")
@@ -73,7 +73,7 @@ _binary("floor_div:floor_divide", Promotion.DEFAULT, _ANY)
 
 @row("maximum", "minimum")
 def _(e, a, b):
-    return _chosen(e, e.node.target._opname, *e.promote(Promotion.DEFAULT, a, b))
+    return _chosen(e, e.target._opname, *e.promote(Promotion.DEFAULT, a, b))
 
 
 def _chosen(e, head, a, b):
@@ -86,7 +86,7 @@ def _chosen(e, head, a, b):
 @row("fmax", "fmin")
 def _(e, a, b):
     a, b = e.promote(Promotion.DEFAULT, a, b)
-    result = _chosen(e, "maximum" if e.node.target._opname == "fmax" else "minimum", a, b)
+    result = _chosen(e, "maximum" if e.target._opname == "fmax" else "minimum", a, b)
     if a.dtype not in FLOATS:
         return result
     result = e.map("where", e.map("isnan", b), a, result)
@@ -196,7 +196,7 @@ def _(e, x, min=None, max=None):
 
 @row("clamp_min", "clamp_min.Tensor", "clamp_max", "clamp_max.Tensor")
 def _(e, x, bound):
-    return _bounded(e, "maximum" if e.node.target._opname == "clamp_min" else "minimum", x, bound)
+    return _bounded(e, "maximum" if e.target._opname == "clamp_min" else "minimum", x, bound)
 
 
 def _bounded(e, head, x, bound):
@@ -221,7 +221,7 @@ def _(e, x, approximate="none"):
 
 @row("silu", "mish", "hardswish", "hardsigmoid")
 def _(e, x):
-    return _activation(e, e.node.target._opname, x)
+    return _activation(e, e.target._opname, x)
 
 
 @row("leaky_relu")
@@ -261,10 +261,10 @@ def _(e, x, dim, half_to_float=False):
     x = e.cast(x, e.dtype)
     if x.rank == 0:
         x = e.reshape(x, [1])
-        return e.reshape(e.op("log_softmax" if "log" in e.node.target._opname else "softmax", [x], x.dtype, [1], axis=0), [])
+        return e.reshape(e.op("log_softmax" if "log" in e.target._opname else "softmax", [x], x.dtype, [1], axis=0), [])
     axis = dim % x.rank
-    y = e.op("log_softmax" if "log" in e.node.target._opname else "softmax", [x], x.dtype, x.shape, axis=axis)
-    if e.node.target._opname == "_safe_softmax":
+    y = e.op("log_softmax" if "log" in e.target._opname else "softmax", [x], x.dtype, x.shape, axis=axis)
+    if e.target._opname == "_safe_softmax":
         lowest = e.map("eq", x, e.scalar_like(x, -math.inf))
         y = e.map("where", e.reduce("all", lowest, [axis], True), e.scalar_like(y, 0.0), y)
     return y
@@ -282,7 +282,7 @@ def axes_of(dim):
 
 @row("sum", "sum.dim_IntList", "prod", "prod.dim_int")
 def _(e, x, dim=None, keepdim=False, dtype=None):
-    return e.reduce(e.node.target._opname, e.cast(x, e.dtype), axes_of(dim), keepdim)
+    return e.reduce(e.target._opname, e.cast(x, e.dtype), axes_of(dim), keepdim)
 
 
 @row("nansum")
@@ -300,12 +300,12 @@ def _(e, x, dim=None, keepdim=False, dtype=None):
 
 @row("amax", "amin")
 def _(e, x, dim=(), keepdim=False):
-    return _extreme(e, "max" if e.node.target._opname == "amax" else "min", x, dim, keepdim)
+    return _extreme(e, "max" if e.target._opname == "amax" else "min", x, dim, keepdim)
 
 
 @row("max", "min")
 def _(e, x):
-    return _extreme(e, e.node.target._opname, x, None, False)
+    return _extreme(e, e.target._opname, x, None, False)
 
 
 def _extreme(e, head, x, dim, keepdim):
@@ -316,7 +316,7 @@ def _extreme(e, head, x, dim, keepdim):
 
 @row("max.dim", "min.dim")
 def _(e, x, dim, keepdim=False):
-    head = e.node.target._opname
+    head = e.target._opname
     values = _extreme(e, head, x, [dim], keepdim) if e.used(0) else None
     indices = _arg(e, "arg" + head, x, dim, keepdim) if e.used(1) else None
     return values, indices
@@ -324,7 +324,7 @@ def _(e, x, dim, keepdim=False):
 
 @row("argmax", "argmin")
 def _(e, x, dim=None, keepdim=False):
-    head = e.node.target._opname
+    head = e.target._opname
     if dim is None:
         y = _arg(e, head, e.reshape(x, [sizes.product(x.shape)]), 0, False)
         return e.reshape(y, [1] * x.rank) if keepdim else y
@@ -343,7 +343,7 @@ def _arg(e, head, x, dim, keepdim):
 
 @row("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
 def _(e, x, dim=None, keepdim=False):
-    return e.reduce(e.node.target._opname, x, axes_of(dim), keepdim)
+    return e.reduce(e.target._opname, x, axes_of(dim), keepdim)
 
 
 def _variance(e, x, dim, correction, keepdim):
@@ -352,7 +352,7 @@ def _variance(e, x, dim, correction, keepdim):
 
 @row("var.correction", "std.correction")
 def _(e, x, dim=None, correction=None, keepdim=False):
-    if e.node.target._opname == "std":
+    if e.target._opname == "std":
         return e.map("sqrt", _variance(e, e.wide(x), dim, correction, keepdim))
     return _variance(e, x, dim, correction, keepdim)
 

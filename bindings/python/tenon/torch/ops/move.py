@@ -202,7 +202,7 @@ def _(e, x, pad, value=0):
 def _(e, x, padding):
     """Gathers the outer axes by index. A gather would read the last axis element by element, so this axis is concatenated from three
     parts."""
-    reflects = e.node.target._opname.startswith("reflection")
+    reflects = e.target._opname.startswith("reflection")
     for i in reversed(range(len(padding) // 2)):
         low, high = padding[2 * i:2 * i + 2]
         axis = x.rank - 1 - i
@@ -319,5 +319,5 @@ def _(e, x, diagonal=0):
     rows, columns = e.iota(shape, axis=0), e.iota(shape, axis=1)
     if not sizes.is_zero(diagonal):
         rows = e.map("add", rows, e.full(diagonal, "i64"))
-    kept = e.map("le" if e.node.target._opname == "tril" else "ge", columns, rows)
+    kept = e.map("le" if e.target._opname == "tril" else "ge", columns, rows)
     return e.map("where", kept, x, e.scalar_like(x, 0))

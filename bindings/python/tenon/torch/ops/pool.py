@@ -95,7 +95,7 @@ def uneven_windows(e, extent, n, longest):
 
 @row("adaptive_max_pool2d", "adaptive_max_pool3d")
 def _(e, x, output_size):
-    rank = int(e.node.target._opname[-2])
+    rank = int(e.target._opname[-2])
     lead, extents = x.rank - rank, x.shape[-rank:]
     output = sizes.sizes(e.fake[0].shape)[-rank:]
     if sizes.is_empty(output):
@@ -171,7 +171,7 @@ def _put_back(e, v, places, plane, mode):
 
 @row("max_unpool2d", "max_unpool3d")
 def _(e, x, places, output_size, stride=None, padding=None):
-    if e.node.target._opname == "max_unpool2d":
+    if e.target._opname == "max_unpool2d":
         not_channels_last(e, x)
     return _put_back(e, x, places, sizes.sizes(output_size), "set")
 
@@ -179,5 +179,5 @@ def _(e, x, places, output_size, stride=None, padding=None):
 @row(*(f"{name}_pool{rank}d{how}_backward" for rank in (2, 3)
        for name, how in (("max", "_with_indices"), ("adaptive_max", ""), ("fractional_max", ""))))
 def _(e, grad, x, *window_and_places):
-    rank = 2 if "2d" in e.node.target._opname else 3
+    rank = 2 if "2d" in e.target._opname else 3
     return _put_back(e, e.wide(grad), window_and_places[-1], x.shape[-rank:], "add")

@@ -12,7 +12,7 @@ import torch
 from ...graph_text import Unsupported
 from ..lowering import sizes
 from ..lowering.differentiate import gradients
-from ..lowering.emitter import Operand
+from ..lowering.operand import Operand
 from ..lowering.term import Term
 from .copy import not_channels_last
 from .row import TABLE, row
@@ -79,7 +79,7 @@ def _resized(e, x, axis, length, step, name):
 
 @row("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
 def _(e, x, output_size, align_corners, *scales):
-    name = e.node.target._opname.split("_")[2].removesuffix("2d")
+    name = e.target._opname.split("_")[2].removesuffix("2d")
     if x.dtype == "u8":
         raise Unsupported("resizing of u8, for which PyTorch uses fixed-point arithmetic")
     not_channels_last(e, x)
@@ -105,7 +105,7 @@ def _(e, x, output_size, align_corners, *scales):
 @row("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward", "_upsample_lanczos2d_aa_backward")
 def _(e, grad, output_size, input_size, align_corners, *scales):
     """Resizing is linear, so the gradient does not read the operand."""
-    op = getattr(torch.ops.aten, e.node.target._opname.removesuffix("_backward")).default
+    op = getattr(torch.ops.aten, e.target._opname.removesuffix("_backward")).default
     x = Operand(e.name + ".operand", grad.dtype, e.shape, e.fake.new_empty(e.fake.shape))
     return gradients(e, op, TABLE[str(op)], [x], (output_size, align_corners, *scales), grad, [0])[0]
 
@@ -172,7 +172,7 @@ def _copies(length, extent, scale):
      *(f"{name}{n}d_backward" for n in (1, 2, 3) for name in ("upsample_nearest", "_upsample_nearest_exact")))
 def _(e, grad, output_size, input_size, *others):
     """Each element of the gradient is added to the elements of the operand that it was made of, weighted, axis by axis."""
-    name = e.node.target._opname.removeprefix("_").removeprefix("upsample_").removesuffix("_backward")[:-2]
+    name = e.target._opname.removeprefix("_").removeprefix("upsample_").removesuffix("_backward")[:-2]
     align_corners, *scales = others if "nearest" not in name else (False, *others)
     v, nearest = e.wide(grad), name == "nearest"
     for axis in reversed(range(2, v.rank)):

@@ -128,7 +128,7 @@ def _(e, x):
         with unset_fake_temporarily():
             return e.full(torch.full((), math.nan).to(e.fake.dtype).item(), x.dtype)
     middle = _middle(x, 0)
-    if x.dtype in FLOATS and e.node.target._opname == "nanmedian":
+    if x.dtype in FLOATS and e.target._opname == "nanmedian":
         index = _take(e, _order(e, x, 0, 0, n), _middle_number(e, x, 0), 0)
         return e.reshape(_take(e, x, index, 0), [])
     y, _ = _pick(e, x, middle, 0, False)
@@ -199,7 +199,7 @@ _LONG = 4096  # elements of a single row, which cannot use vectors across rows; 
 def _(e, x, dim):
     """Running extremes. The index is that of the last element that equals the extreme."""
     axis = dim % x.rank
-    values = e.scan(e.node.target._opname, x, axis)
+    values = e.scan(e.target._opname, x, axis)
     if not e.used(1):
         return values, None
     if all(n == 1 for i, n in enumerate(x.shape) if i != axis) and isinstance(x.shape[axis], int) and x.shape[axis] > _LONG:

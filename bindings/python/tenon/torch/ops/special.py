@@ -78,7 +78,7 @@ def _(e, x):
 def _(e, x, n):
     x, degree = e.promote(Promotion.INT_TO_FLOAT, x, n)
     shifted = e.map("sub", e.map("add", x, x), e.scalar_like(x, 1.0))
-    return e.map("chebyshev_" + e.node.target._opname[-1], shifted, degree)
+    return e.map("chebyshev_" + e.target._opname[-1], shifted, degree)
 
 
 @row("polygamma")
@@ -89,7 +89,7 @@ def _(e, n, x):
 
 @row("gcd", "lcm")
 def _(e, a, b):
-    return e.map(e.node.target._opname, *e.promote(Promotion.DEFAULT, a, b))
+    return e.map(e.target._opname, *e.promote(Promotion.DEFAULT, a, b))
 
 
 # --- in simpler ops ---------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _(e, a, b):
 def _(e, a, b):
     a, b = map(e.wide, e.promote(Promotion.INT_TO_FLOAT, a, b))
     decay = e.map("neg", e.map("abs", e.map("sub", a, b)))
-    if e.node.target._opname == "logaddexp":
+    if e.target._opname == "logaddexp":
         more = e.map("log1p", e.map("exp", decay))
     else:
         more = e.map("mul", e.map("log1p", e.map("exp2", decay)), e.scalar_like(a, 1 / math.log(2)))

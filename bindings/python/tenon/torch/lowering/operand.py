@@ -1,0 +1,45 @@
+"""What a row gets for the arguments of a node: Operands for nodes, ints or sympy expressions for sizes. Tested by tests/torch/test_lower.py."""
+
+import torch
+
+from ...graph_text import Unsupported, Value
+from . import sizes
+from .tensors import CPU, DTYPES, is_moved, why_not
+
+
+class Operand(Value):
+    """The Value of a node of the graph. fake: the node's FakeTensor."""
+
+    __slots__ = ("fake",)
+
+    def __init__(self, name, dtype, shape, fake):
+        super().__init__(name, dtype, shape)
+        self.fake = fake
+
+
+def read(x, values, device=CPU):
+    """What a row gets for an argument. values: earlier node -> Value or tuple of Values, for the nodes that Tenon takes. Raises
+    Unsupported."""
+    if isinstance(x, torch.fx.Node):
+        v = values.get(x) or of_host(x, device)
+        return Operand(v.name, v.dtype, v.shape, x.meta["val"]) if isinstance(v, Value) else v
+    if isinstance(x, (list, tuple)):
+        return [read(y, values, device) for y in x]
+    return x
+
+
+def of_host(node, device=CPU):
+    """What a row gets for a node that the host computes."""
+    meta = node.meta.get("val")
+    if isinstance(meta, torch.Tensor):
+        if (why := why_not(meta, CPU if is_moved(meta, device) else device)) is not None:
+            raise Unsupported(why)
+        return Operand(node.name, DTYPES[meta.dtype], sizes.sizes(meta.shape), meta)
+    if isinstance(meta, torch.SymInt):
+        return sizes.size(meta)
+    if isinstance(meta, torch.SymFloat):
+        if (expr := meta.node.expr).free_symbols and all(s.is_integer for s in expr.free_symbols):
+            return sizes.Real(expr)
+    if isinstance(meta, (torch.SymFloat, torch.SymBool)):
+        raise Unsupported(f"a {type(meta).__name__} operand")
+    raise Unsupported(f"operand {node.name} is not a tensor")
