@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "backends/cpu/regions.h"
 #include "jit/group_kernels.h"
@@ -16,6 +17,7 @@
 #include "src/base/threads/immortal.h"
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
+#include "src/ir/outline.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/indices.h"
 
@@ -104,25 +106,30 @@ std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::s
   return std::make_unique<KernelStep>(std::move(regions));
 }
 
-class KernelGroup final : public Executable {
- public:
+// The kernels of a group. Groups of equal outlines share them.
+struct Loops {
   std::vector<jit::LoweredKernel> kernels;
   std::vector<std::shared_ptr<const jit::Code>> code;
   std::vector<std::vector<int>>
       positions;  // per kernel and buffer: the position in the step's buffer list; -1: a temporary
+};
+
+class KernelGroup final : public Executable {
+ public:
+  std::shared_ptr<const Loops> loops;
   std::vector<Sentences> faults;  // per kernel
   jit::Isa isa;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     std::vector<Launch> launches;
-    launches.reserve(kernels.size());
-    for (size_t k = 0; k < kernels.size(); ++k) {
-      const jit::LoweredKernel& lowered = kernels[k];
+    launches.reserve(loops->kernels.size());
+    for (size_t k = 0; k < loops->kernels.size(); ++k) {
+      const jit::LoweredKernel& lowered = loops->kernels[k];
       Launch l;
-      l.function = code[k]->function;
+      l.function = loops->code[k]->function;
       l.faults = faults[k];
       l.sizes = sizes.eval(lowered.sizes);
-      l.arguments = jit::arguments(lowered, positions[k], [&](Dim d) { return sizes.eval(d); });
+      l.arguments = jit::arguments(lowered, loops->positions[k], [&](Dim d) { return sizes.eval(d); });
       const int width = jit::lanes(isa);
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
       l.scratch = align_up(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
@@ -139,10 +146,10 @@ class KernelGroup final : public Executable {
     return std::unique_ptr<Step>(std::make_unique<KernelStep>(std::move(launches)));
   }
   Joiner joiner() const override { return join; }
-  std::string describe() const override { return jit::print(kernels); }
-  int kernel_count() const override { return static_cast<int>(kernels.size()); }
+  std::string describe() const override { return jit::print(loops->kernels); }
+  int kernel_count() const override { return static_cast<int>(loops->kernels.size()); }
   bool may_fail() const override {
-    return std::ranges::any_of(kernels, [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
+    return std::ranges::any_of(loops->kernels, [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
   }
 };
 
@@ -165,45 +172,82 @@ class CpuBackend final : public Backend {
     const Graph& g = context.graph;
     const Uses uses(g);
     const jit::Isa isa = jit::host_isa();
-    std::vector<std::unique_ptr<KernelGroup>> built;
-    std::vector<const jit::Kernel*> kernels;
+    const auto strides = [&](ValueId v) { return context.strides_of(v); };
+    const Outlines outlines(g, uses, strides);
+    struct First {  // the first group of an outline
+      std::shared_ptr<Loops> loops;
+      const KernelGroup* group = nullptr;
+      std::vector<ValueId> values;  // as from Outlines::of()
+    };
+    std::unordered_map<std::string, First> firsts;
+    std::vector<Loops*> distinct;
+    std::vector<std::unique_ptr<Executable>> built;
     for (const std::vector<ValueId>& members : groups) {
       auto group = std::make_unique<KernelGroup>();
       group->isa = isa;
-      group->inputs = inputs_of(g, members);
-      group->outputs = outputs_of(g, uses, members);
-      auto strides = [&](ValueId v) { return context.strides_of(v); };
-      auto lowered = jit::make_kernels({g, members, group->outputs, strides});
-      if (!lowered.ok()) return lowered.status().at("group of " + g.value_name(members.back()));
-      group->kernels = std::move(*lowered);
-      for (const auto& k : group->kernels) {
-        if (k.buffers.size() > kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
-        Status valid = jit::verify(k.kernel);
-        TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+      std::vector<ValueId> values;
+      First& first = firsts[outlines.of(members, &values)];
+      if (!first.group) {
+        group->inputs = inputs_of(g, members);
+        group->outputs = outputs_of(g, uses, members);
+        TENON_ASSIGN(first.loops, lowered({g, members, group->outputs, strides}, *group));
+        group->inplace = jit::inplace(first.loops->kernels, group->inputs, group->outputs);
+        distinct.push_back(first.loops.get());
+        first.group = group.get();
+        first.values = values;
       }
-      for (const auto& k : group->kernels) group->faults.push_back(sentences_of(g, uses, k.faults));
-      group->positions = jit::positions(group->kernels, group->inputs, group->outputs);
-      group->inplace = jit::inplace(group->kernels, group->inputs, group->outputs);
+      // The value of this group that stands where `v` stands in the first one.
+      const auto mine = [&](ValueId v) {
+        return values[std::ranges::find(first.values, v) - first.values.begin()];
+      };
+      if (first.group != group.get()) {
+        for (ValueId v : first.group->inputs) group->inputs.push_back(mine(v));
+        for (ValueId v : first.group->outputs) group->outputs.push_back(mine(v));
+        group->inplace = first.group->inplace;
+      }
+      for (const jit::LoweredKernel& k : first.loops->kernels) {
+        std::vector<ValueId> faults;
+        for (ValueId v : k.faults) faults.push_back(mine(v));
+        group->faults.push_back(sentences_of(g, uses, faults));
+      }
+      group->loops = first.loops;
       built.push_back(std::move(group));
     }
-    for (auto& group : built)
-      for (const auto& k : group->kernels) kernels.push_back(&k.kernel);
+    std::vector<const jit::Kernel*> kernels;
+    for (const Loops* loops : distinct)
+      for (const auto& k : loops->kernels) kernels.push_back(&k.kernel);
     int compiled = 0;
     TENON_ASSIGN(auto code, jit::Compiler::get().compile(kernels, isa, &compiled));
     if (!built.empty()) built[0]->kernels_compiled = compiled;
-    std::vector<std::unique_ptr<Executable>> result;
-    size_t next = 0;
-    for (auto& group : built) {
-      for (size_t k = 0; k < group->kernels.size(); ++k) group->code.push_back(std::move(code[next++]));
-      result.push_back(std::move(group));
+    auto next = code.begin();
+    for (Loops* loops : distinct) {
+      const auto end = next + static_cast<ptrdiff_t>(loops->kernels.size());
+      loops->code.assign(std::move_iterator(next), std::move_iterator(end));
+      next = end;
     }
-    return result;
+    return built;
   }
 
   Result<std::string> run_kernel_pass(std::string_view pass, std::string_view kernel) const override {
     return jit::run_kernel_pass(pass, kernel);
   }
   std::string describe() const override { return "LLVM, " + std::string(jit::isa_name(jit::host_isa())); }
+
+ private:
+  // The kernels of a group, without code.
+  static Result<std::shared_ptr<Loops>> lowered(const jit::LowerInput& in, const KernelGroup& group) {
+    auto loops = std::make_shared<Loops>();
+    auto kernels = jit::make_kernels(in);
+    if (!kernels.ok()) return kernels.status().at("group of " + in.graph.value_name(in.members.back()));
+    loops->kernels = std::move(*kernels);
+    for (const auto& k : loops->kernels) {
+      if (k.buffers.size() > kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
+      const Status valid = jit::verify(k.kernel);
+      TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
+    }
+    loops->positions = jit::positions(loops->kernels, group.inputs, group.outputs);
+    return loops;
+  }
 };
 
 }  // namespace

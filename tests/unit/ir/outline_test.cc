@@ -104,5 +104,35 @@ TEST(Outlines, TellMembersThatOthersNeed) {
   EXPECT_FALSE(equal(layers));
 }
 
+// The values of equal outlines correspond, in whatever order the graph has them.
+TEST(Outlines, HaveCorrespondingValues) {
+  auto graph = parse_graph(
+      "graph @g(%x: f32[4], %y: f32[4]) {\n  %a = sub(%x, %y)\n  %b = sub(%y, %x)\n  %c = sub(%x, %x)\n"
+      "  return %a, %b, %c\n}");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const Uses uses(*graph);
+  const Outlines all(*graph, uses);
+  std::vector<ValueId> a, b, c;
+  EXPECT_EQ(all.of(std::vector<ValueId>{2}, &a), all.of(std::vector<ValueId>{3}, &b));
+  EXPECT_NE(all.of(std::vector<ValueId>{2}), all.of(std::vector<ValueId>{4}, &c));
+  EXPECT_EQ(a, (std::vector<ValueId>{2, 0, 1}));
+  EXPECT_EQ(b, (std::vector<ValueId>{3, 1, 0}));
+  EXPECT_EQ(c, (std::vector<ValueId>{4, 0}));
+}
+
+TEST(Outlines, TakeTheStridesThatAreGiven) {
+  auto graph = parse_graph(
+      "graph @g(%x: f32[4,4], %y: f32[4,4]) {\n  %a = exp(%x)\n  %b = exp(%y)\n  return %a, %b\n}");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const Uses uses(*graph);
+  const auto equal = [&](ValueId columns) {
+    const Outlines all(*graph, uses, [=](ValueId v) { return v == columns ? Dims{1, 4} : Dims{4, 1}; });
+    return all.of(std::vector<ValueId>{2}) == all.of(std::vector<ValueId>{3});
+  };
+  EXPECT_TRUE(equal(9));
+  EXPECT_FALSE(equal(1)) << "an operand";
+  EXPECT_FALSE(equal(3)) << "a result";
+}
+
 }  // namespace
 }  // namespace tenon
