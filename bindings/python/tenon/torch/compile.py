@@ -262,6 +262,8 @@ def _build(gm, options, real, record, kind, donated):
             making = {s: start(*_program(partition, s, names[s], static, use, options)) for s, use in uses.items() if use.program is None}
             writer = codegen.Writer(partition, uses, options.benchmark and partition.place == _abi.CPU)
             writer.write()
+            for template in templates.values():
+                template.finish()
         failed = next(((s, future.exception()) for s, future in making.items() if future.exception() is not None), None)
         if failed is None:
             break

@@ -66,16 +66,15 @@ def without_sizes(write):
     return write(lambda n: found.append(n) or "?"), found
 
 
-def _lines(lines):
-    """The Lines of a segment's lines. Lines that differ only in names share their text and sizes."""
+def _endings(lines):
+    """For each line of a segment, what it does: (text, sizes). Lines that differ only in names share them."""
     endings = {}
     for line in lines:
         first = line.first or line
         if first not in endings:
             ending, found = without_sizes(first.ending)
             endings[first] = f"{first.head} {len(first.operands)}{ending}", found
-        yield Line(*endings[first], line.result.name, line.operands).does(
-            line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
+        yield endings[first]
 
 
 def anonymous(name):
@@ -88,7 +87,6 @@ class Template:
         program."""
         self.inputs = [Line(*without_sizes(lambda size: tensor_input_text(n, name, n in params, n in partition.donated, size, anonymous)), name)
                        for n, name in segment.inputs]
-        self.lines = list(_lines(segment.lines))
         self.outputs = [Line(*without_sizes(lambda size: layout_text(n.meta["val"], size)), None, [partition.values[n]])
                         for n in segment.outputs]
         self.outputs += [Line(" updates", [], None, [partition.values[source], Value(to.name, None, ())])
@@ -96,12 +94,26 @@ class Template:
         self.symbols, self.ranges = list(segment.symbols), partition.ranges(segment)
         self.equalities = partition.equalities(segment)
         self.frozen = [(number, weakref.ref(tensor)) for number, tensor in frozen]
+        self._written = segment.lines, list(_endings(segment.lines))  # until finish()
+        lines = [text for line, (text, _) in zip(*self._written) if line.head not in VIEWS]
+        texts = [line.text for line in self.inputs] + lines + [line.text for line in self.outputs]
+        self.key = ("\n".join(texts), tuple(number for number, _ in frozen), options)
+
+    def finish(self):
+        """Keeps what values_for() compares, in place of the lines of the segment. Only equal keys need it, so it waits until the library
+        compiles."""
+        if self._written is None:
+            return
+        self.lines = [Line(*ending, line.result.name, line.operands).does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])
+                      for line, ending in zip(*self._written)]
         self.lasting = [*self.inputs, *(line for line in self.lines if line.view is None), *self.outputs]
-        self.key = ("\n".join(line.text for line in self.lasting), tuple(number for number, _ in frozen), options)
+        self._written = None
 
     def values_for(self, other):
         """The values of this template's symbols, in order, with which it is the same graph as `other`; None if there are none.
         Both templates have the same key."""
+        self.finish()
+        other.finish()
         if any(a() is None or a() is not b() for (_, a), (_, b) in zip(self.frozen, other.frozen)):
             return None
         pairs = [pair for a, b in zip(self.lasting, other.lasting) for pair in zip(a.sizes, b.sizes)]

@@ -11,6 +11,7 @@ Tested by tests/torch/test_size_text.py, test_sizes.py and test_aot_semantics.py
 
 import ast
 import contextlib
+import functools
 import threading
 import weakref
 
@@ -412,14 +413,28 @@ def dense_strides(shape):
 def normal_strides(shape, strides):
     """The strides, with the row-major stride in place of one that has no effect: for an axis of size 1, and for every axis of an
     empty tensor."""
-    dense = dense_strides(shape)
-    if is_empty(shape):
-        return dense
-    return tuple(d if isinstance(n, int) and n == 1 else s for n, s, d in zip(shape, strides, dense))
+    return _strides(shape, strides)[0]
 
 
 def is_dense(shape, strides):
-    return all(same(a, b) for a, b in zip(normal_strides(shape, strides), dense_strides(shape)))
+    return _strides(shape, strides)[1]
+
+
+def _strides(shape, strides):
+    """(normal_strides, is_dense)"""
+    shape, strides = tuple(shape), tuple(strides)
+    return (_known_strides if all([type(n) is int for n in shape + strides]) else _found_strides)(shape, strides)
+
+
+def _found_strides(shape, strides):
+    dense = dense_strides(shape)
+    if is_empty(shape):
+        return dense, True
+    normal = tuple(d if isinstance(n, int) and n == 1 else s for n, s, d in zip(shape, strides, dense))
+    return normal, all(same(a, b) for a, b in zip(normal, dense))
+
+
+_known_strides = functools.lru_cache(4096)(_found_strides)
 
 
 def overlaps(shape, strides):
