@@ -9,6 +9,7 @@ Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
 """
 
 import collections
+import functools
 import operator
 
 import torch
@@ -69,8 +70,8 @@ class Partition:
 
     def _device(self):
         """The device of the graph: a GPU if a tensor is on one, else the CPU."""
-        fakes = [f for n in self.nodes for f in _tensors(n.meta.get("val"))]
-        gpus = {fake.device for fake in fakes if fake.device.type == "cuda"}
+        devices = {fake.device for n in self.nodes for fake in _tensors(n.meta.get("val"))}
+        gpus = {device for device in devices if device.type == "cuda"}
         if len(gpus) > 1:
             raise Refused("tensors on " + " and ".join(sorted(map(str, gpus))))
         return gpus.pop() if gpus else CPU
@@ -94,7 +95,7 @@ class Partition:
             if self._is_copy(n):
                 if n.args[0].op != "placeholder":
                     raise Refused("a copy_ into something that is not an input")
-            elif n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
+            elif n.op == "call_function" and _writes(n.target):
                 raise Refused(f"{n.target} writes to its operand")
 
     @staticmethod
@@ -454,6 +455,11 @@ class Partition:
         return max([-1, self.level[self.root(n)], *map(self._symbol_level, sizes.symbols_of(*map(sizes.size, known)))])
 
 
+@functools.lru_cache(1024)
+def _writes(target):
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
 def _symbolic_sizes(n):
     """The SymInts among the sizes and strides of a node's tensors, and the size that the node computes, if it computes one."""
     val = n.meta.get("val")
@@ -462,7 +468,9 @@ def _symbolic_sizes(n):
 
 
 def _tensors(val):
-    return [v for v in (val if isinstance(val, (tuple, list)) else [val]) if isinstance(v, torch.Tensor)]
+    if isinstance(val, torch.Tensor):
+        return (val,)
+    return [v for v in val if isinstance(v, torch.Tensor)] if isinstance(val, (tuple, list)) else ()
 
 
 def tensor_input_text(n, value_name, param, donated, size=sizes.text, name=str):

@@ -201,6 +201,8 @@ def tracer_of(nodes):
     """The ShapeEnv of a graph's nodes, or None."""
     for n in nodes:
         val = n.meta.get("val")
+        if isinstance(val, torch.Tensor) and not val._has_symbolic_sizes_strides:
+            continue
         for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
             if type(s) is not int and isinstance(s, (torch.SymInt, torch.SymFloat)) and s.node.shape_env is not None:
                 return s.node.shape_env
@@ -439,7 +441,7 @@ _known_strides = functools.lru_cache(4096)(_found_strides)
 
 def overlaps(shape, strides):
     """Whether two elements may share memory. With symbolic sizes or strides, only a stride of 0 is detected."""
-    if is_empty(shape):
+    if is_empty(shape) or is_dense(shape, strides):
         return False
     axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]
     if any(is_zero(s) for s, _ in axes):
