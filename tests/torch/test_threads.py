@@ -2,11 +2,14 @@
 indices do not depend on it."""
 
 import os
+import threading
 import time
 
 import pytest
 import tenon
 import torch
+
+import direct
 
 
 @pytest.fixture
@@ -87,3 +90,25 @@ def test_sums_at_equal_indices_have_the_same_bits(two_threads, name, targets):
         exact = SUMS[name](arguments[0].double(), arguments[1], arguments[2].double())
     torch.testing.assert_close(found[0].double(), exact, rtol=1e-5, atol=1e-5)
     assert all(torch.equal(found[0], y) for y in found[1:]) and tenon.stats()["fallbacks"] == 0
+
+
+@torch.no_grad()
+def test_the_library_compiles_on_another_thread(monkeypatch):
+    """Unless the system refuses one."""
+    started, start = [], threading.Thread.start
+
+    def refuse(self):
+        started.append(self)
+        raise RuntimeError("can't start new thread")
+
+    def count(self):
+        started.append(self)
+        start(self)
+
+    x = torch.randn(5, 11)
+    for number, instead in enumerate((count, refuse)):
+        monkeypatch.setattr(threading.Thread, "start", instead)
+        f = lambda x: x.exp() * (number + 3.25)
+        torch.testing.assert_close(direct.call(f, [x]), f(x))
+        assert len(started) == number + 1
+    assert tenon.stats()["fallbacks"] == 0

@@ -258,8 +258,8 @@ def _build(gm, options, real, record, kind, donated):
         uses = _uses(partition, templates, frozen)
         names = {s: f"{record.name}_{i}" if len(uses) > 1 else record.name for i, s in enumerate(uses)}
         with concurrent.futures.ThreadPoolExecutor(1) as thread:  # the library compiles there while Python writes the function
-            start = thread.submit if partition.place == _abi.CPU else _now  # on a GPU, PyTorch allocates on the device of the calling thread
-            making = {s: start(*_program(partition, s, names[s], static, use, options)) for s, use in uses.items() if use.program is None}
+            making = {s: _start(partition.place == _abi.CPU and thread, *_program(partition, s, names[s], static, use, options))
+                      for s, use in uses.items() if use.program is None}
             writer = codegen.Writer(partition, uses, options.benchmark and partition.place == _abi.CPU)
             writer.write()
             for template in templates.values():
@@ -324,8 +324,14 @@ def _uses(partition, templates, frozen):
     return uses
 
 
-def _now(function, *arguments):
-    """Calls a function and returns its Future, as an executor does."""
+def _start(thread, function, *arguments):
+    """The Future of a call of a function. thread: an executor; False: the caller's own thread, because PyTorch allocates memory of a GPU on the
+    device of the thread."""
+    if thread:
+        try:
+            return thread.submit(function, *arguments)
+        except RuntimeError:
+            pass  # no thread: the system refuses it, or Python is about to exit
     future = concurrent.futures.Future()
     try:
         future.set_result(function(*arguments))

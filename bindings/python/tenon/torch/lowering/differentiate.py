@@ -22,6 +22,7 @@ def gradients(e, op, row, operands, others, gradient, wrt):
     node = SimpleNamespace(name=e.name + ".forward", target=op, meta={"val": gradient.fake}, users={})
     forward = Emitter(node, device=e.device)
     y = row.emit(forward, *operands, *others)
+    e.read_node |= forward.read_node
     y = y[0] if isinstance(y, tuple) else y
     if not any(y is line.result for line in forward.lines):
         raise Unsupported(f"{e.target}: its forward operator has no effect")
