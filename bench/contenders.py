@@ -32,33 +32,59 @@ def compiled(function, name, **keywords):
     return torch.compile(function, backend=backend, options=options, **keywords, **dict(*others))
 
 
+class OneProgram:
+    """A function that Tenon compiles to one program. fast: the compiled function; outputs: its results; part: the frames.Part; inputs: the tensors that
+    the program reads, in its order. Raises ValueError if PyTorch runs a part of the function, or if there are several programs."""
+
+    def __init__(self, function, args):
+        import torch
+        from tenon.torch.compile import compile_graph
+        from tenon.torch.options import Options
+        records, options, given = [], Options.parse(CONTENDERS["tenon"][1]), []
+
+        def backend(graph, inputs):
+            compiled = compile_graph(graph, inputs, options, records)
+            return lambda *tensors: given.append(tensors) or compiled(*tensors)
+
+        self.fast = torch.compile(function, fullgraph=True, backend=backend)
+        self.outputs = self.fast(*args)
+        self.compiled = records[0].compiled if len(records) == 1 and not records[0].fallbacks else None
+        if self.compiled is None or len(self.compiled.pool.layout.segments) != 1:
+            raise ValueError("Tenon does not make one program of it")
+        self.part, = self.compiled.pool.layout.segments
+        self.inputs = [given[0][argument] for argument, _, _ in self.part.bound]
+
+
 def on_kept_outputs(function, args):
     """A function that runs Tenon's program of `function` again on the inputs and outputs of one call, so that only the
-    kernel is timed. None if PyTorch runs a part of `function`, or if there are several programs."""
-    import torch
+    kernel is timed. None if there is not one program."""
     from tenon import _abi
-    from tenon.torch.compile import compile_graph
-    from tenon.torch.options import Options
     from tenon.torch.runtime import marshal
-    records, options = [], Options.parse(CONTENDERS["tenon"][1])
-    fast = torch.compile(function, fullgraph=True, backend=lambda graph, inputs: compile_graph(
-        graph, inputs, options, records))
-    outputs = fast(*args)
-    if len(records) != 1 or records[0].fallbacks or not records[0].compiled:
+    try:
+        made = OneProgram(function, args)
+    except ValueError:
         return None
-    frame = records[0].compiled.pool.free.pop()     # taken, so that no other call uses this frame
-    segments = records[0].compiled.pool.layout.segments
-    if len(segments) != 1:
-        return None
-    part, base = segments[0], ctypes.addressof(frame.block)
+    frame, part = made.compiled.pool.free.pop(), made.part  # taken, so that no other call uses this frame
+    base = ctypes.addressof(frame.block)
     inputs = (ctypes.c_void_p * len(part.inputs))(*(None if at is None else base + 8 * at for at in part.inputs))
     arguments = [inputs, ctypes.c_size_t(len(inputs)), *marshal.table(frame.words, part.outputs), None]
 
     def run(run=_abi.run_function(), handle=part.program.handle):
         if run(handle, *arguments):
             raise RuntimeError("the program fails on memory it has run on")
-    run.outputs, run.keeps = outputs, (frame, fast, args)
+    run.outputs, run.keeps = made.outputs, (frame, made, args)
     return run
+
+
+def in_xla(function, args, threads):
+    """(call, results): a call of XLA that computes the graph that Tenon makes of `function`, and its results as tensors."""
+    from tenon.graph_read import read
+    from tenon.torch.peers import hosts
+    made = OneProgram(function, args)
+    text = made.part.program.text
+    call = hosts.xla(hosts.Case(text, read(text).at({}), made.inputs, threads))
+    results = tuple(map(hosts.tensor_of, call()))
+    return call, results if len(results) > 1 else results[0]
 
 
 def tenon_stats(name):

@@ -5,11 +5,12 @@ A kernel's bytes are each input read once and each output written once. A floor 
 with the same threads, in the same rounds. There are two floors, since fresh pages for the output cost more than many kernels:
 - `clone`, for calls that get new output memory from PyTorch: eager, and all contenders under torch.compile;
 - `copy_` between buffers that are kept, for Tenon's kernel alone, which runs again on the memory of one call.
-Every answer is checked against eager first. `--peers` adds Inductor (needs g++). `--symbolic` adds Tenon with symbols for all
-sizes.
+Every answer is checked against eager first. `--peers` adds Inductor (needs g++) and XLA, which computes the graph that Tenon makes of
+the function. `--symbolic` adds Tenon with symbols for all sizes.
 """
 
 import argparse
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch                          # noqa: E402
 
-from bench.contenders import compiled, contender, missing_for_peers, on_kept_outputs, tenon_stats     # noqa: E402
+from bench.contenders import compiled, contender, in_xla, missing_for_peers, on_kept_outputs, tenon_stats     # noqa: E402
 from bench.fused import kernels                              # noqa: E402
 from bench.models import accuracy                            # noqa: E402
 from bench.table import Progress, aligned                    # noqa: E402
@@ -39,9 +40,8 @@ def measure(function, args, contenders, rounds):
     calls, problems = {"eager": lambda: function(*args)}, {}
     for name in contenders:
         try:
-            fast = compiled(function, name, fullgraph=True)
-            problems[name] = accuracy.check(reference, fast(*args), exact, TOLERANCE).problems
-            calls[name] = lambda fast=fast: fast(*args)
+            calls[name], results = prepared(function, name, args)
+            problems[name] = accuracy.check(reference, results, exact, TOLERANCE).problems
         except Exception as error:      # the other kernels are still measured
             problems[name] = [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
     spent = tenon_stats("tenon")["compile_ms"] - before
@@ -57,6 +57,14 @@ def measure(function, args, contenders, rounds):
     return interleave(calls, rounds, round_s=0.02), problems, spent
 
 
+def prepared(function, name, args):
+    """(call, results) of a contender."""
+    if name == "xla":
+        return in_xla(function, args, torch.get_num_threads())
+    fast = compiled(function, name, fullgraph=True)
+    return (lambda: fast(*args)), fast(*args)
+
+
 def over(floor, times, who):
     best = min(times[who]) / min(times[floor])
     return f"{1 / speedup(times[floor], times[who]):.2f} ({best:.2f})"
@@ -68,11 +76,13 @@ def cells(times, who, floor):
 
 def main():
     options = parse()
-    contenders = [options.backend, *(["inductor"] if options.peers else []),
+    contenders = [options.backend, *(["inductor", "xla"] if options.peers else []),
                   *(["tenon_symbolic"] if options.symbolic else [])]
     if options.peers and missing_for_peers():
         sys.exit(f"bench kernels: {missing_for_peers()}")
     machine = describe_machine()
+    if options.peers:  # XLA uses all CPUs of the process
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.threads])
     torch.set_num_threads(options.threads)
     wrong, means, known = [], [], list(kernels(LEAST))
     if unknown := set(options.kernels) - set(known):
@@ -144,7 +154,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="./dev bench kernels", description=__doc__.split("\n\n")[0])
     parser.add_argument("kernels", nargs="*", help="only these")
     parser.add_argument("--sizes", type=bytes_of, default=[16 << 20], metavar="N,...", help="bytes of an operand, as 16K,1M,16M (default: 16M)")
-    parser.add_argument("--peers", action="store_true", help="Inductor too (needs g++)")
+    parser.add_argument("--peers", action="store_true", help="Inductor (needs g++) and XLA too")
     parser.add_argument("--symbolic", action="store_true", help="Tenon with symbols for all sizes too")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)

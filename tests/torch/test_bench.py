@@ -104,6 +104,30 @@ def test_kept_outputs_are_written_again():
     assert contenders.on_kept_outputs(lambda x: torch.linalg.inv(x) + 1, (torch.eye(2),)) is None
 
 
+def test_xla_gets_the_graph_that_tenon_makes(monkeypatch):
+    from tenon.torch.peers import hosts
+
+    x, w = torch.randn(3, 5), torch.rand(5)
+    cases = []
+    monkeypatch.setattr(hosts, "xla", lambda case: cases.append(case) or (lambda: [x.numpy()]))  # JAX may not be installed
+    call, results = contenders.in_xla(lambda unused, w, x: x * w.exp(), (x + 1, w, x), 2)
+    assert torch.equal(results, x) and call()
+    assert [v.op for v in cases[0].graph.nodes] == ["exp", "mul"] and cases[0].threads == 2
+    assert [tuple(t.shape) for t in cases[0].inputs] == [v.shape for v in cases[0].graph.inputs]
+    assert {t.data_ptr() for t in cases[0].inputs} == {x.data_ptr(), w.data_ptr()}
+    with pytest.raises(ValueError, match="does not make one program"):
+        contenders.in_xla(lambda x: torch.linalg.inv(x) + 1, (torch.eye(2),), 2)
+
+
+def test_xla_computes_the_kernels():
+    pytest.importorskip("jax", reason="JAX is not installed here; ./dev bench graphs installs it into build/peers-venv")
+    from bench import fused
+
+    for name, (function, args) in fused.kernels(1 << 14).items():
+        _, results = contenders.in_xla(function, args, 2)
+        torch.testing.assert_close(results, function(*args), rtol=1e-4, atol=1e-4, msg=name)
+
+
 def test_numbers_keep_their_digits():
     assert [table.show(v) for v in (None, 7, 0.01234, 1.234, 123.4, 1234.0, 0.0)] == [
         "-", "7", "0.0123", "1.23", "123", "1234", "0.0"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tenon import _abi, graph_read
+from tenon.graph_text import Builder
 from tenon.torch.peers import bench, hosts
 from tenon.torch.peers.jax_rows import ROWS as JAX_ROWS
 from tenon.torch.peers.spelling import NoCounterpart, source
@@ -111,6 +112,14 @@ def test_a_function_is_readable():
     text, constants = source(graph.at({"N": 2}), ROWS, TORCH_DTYPES)
     assert constants == []
     assert text == ("def graph(x, vin):\n    v3 = torch.mul(x, vin)\n    y = torch.sum(v3, (1,), keepdim=False, dtype=torch.float32)\n    return (y, v3, )\n")
+
+
+def test_texts_of_programs_are_read():
+    """They have each input on a line of its own."""
+    b = Builder("f")
+    y = b.map("mul", b.input("x", "f32", (2, 3)), b.input("z", "f32", (2, 3)))
+    graph = graph_read.read(b.text([y]))
+    assert [v.name for v in graph.inputs] == ["x", "z"] and [v.op for v in graph.nodes] == ["mul"]
 
 
 def test_names_of_values_hide_no_name_that_a_spelling_uses():

@@ -140,6 +140,7 @@ class _Known(dict):
 
 def read(text):
     """The Graph of a text. Raises ValueError for a line that it cannot read."""
+    text = text.replace(",\n    %", ", %")  # graph_text.py writes each input on a line of its own
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("group ")]
     head = _match(_HEAD, lines[0] if lines else "", "a graph")
     known, inputs, nodes, outputs = _Known(), [], [], []

@@ -20,7 +20,7 @@ import torch
 
 from ...graph_read import read, size_at
 from . import traced
-from .hosts import HOSTS, OF_NAME, Case, Missing, why_not
+from .hosts import HOSTS, OF_NAME, Case, Missing, tensor_of, why_not
 from .spelling import NoCounterpart
 
 # How far a peer's result may be from Tenon's, as a share of the largest element: rounding errors of sums in another order.
@@ -119,13 +119,6 @@ def make_case(text, sizes, options, threads):
         if symbolic.symbol:
             t.fill_(size_at(symbolic.symbol, sizes))
     return Case(text, graph.at(sizes), tensors, threads)
-
-
-def tensor_of(result):
-    """A result of a library as a tensor."""
-    if isinstance(result, torch.Tensor):
-        return result
-    return torch.from_numpy(np.array(result)) if isinstance(result, np.ndarray) else torch.from_dlpack(result)
 
 
 def difference(wanted, got):

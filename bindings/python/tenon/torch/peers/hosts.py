@@ -230,3 +230,10 @@ def xla(case):
 
 
 HOSTS = {"tenon": tenon, "torch": eager, "inductor": inductor, "onnxruntime": onnxruntime, "openvino": openvino, "xla": xla}
+
+
+def tensor_of(result):
+    """A result of a library as a tensor."""
+    if isinstance(result, torch.Tensor):
+        return result
+    return torch.from_numpy(np.array(result)) if isinstance(result, np.ndarray) else torch.from_dlpack(result)

@@ -38,6 +38,38 @@ def _last(center):
     return spelled
 
 
+def _per_channel(n, weight, bias, text):
+    """The text with a weight and a bias for each element of axis 1."""
+    shape = (-1, *[1] * (n.rank - 2))
+    text += f" * {weight}.reshape{shape}" if weight != "None" else ""
+    text += f" + {bias}.reshape{shape}" if bias != "None" else ""
+    return f"({text}).astype({n.dtype})"
+
+
+def _batch_norm(n):
+    if n.axis % n.rank != 1 or n.node.dtype in ("f16", "bf16"):
+        n.refuse("the axis or the dtype")
+    x, mean, var, weight, bias = n.operands
+    shape = (-1, *[1] * (n.rank - 2))
+    return _per_channel(n, weight, bias, f"({x} - {mean}.reshape{shape}) * lax.rsqrt({var}.reshape{shape} + {n.eps})")
+
+
+def _group_norm(n):
+    if n.layout != "channels_first" or n.node.dtype in ("f16", "bf16"):
+        n.refuse("the layout or the dtype")
+    x, weight, bias = n.operands
+    grouped = (n.shape[0], n.groups, n.shape[1] // n.groups, *n.shape[2:])
+    inner = tuple(range(2, n.rank + 1))
+    centered = f"(lambda x: x - jnp.mean(x, axis={inner}, keepdims=True))({x}.reshape{grouped})"
+    normal = f"(lambda d: d * lax.rsqrt(jnp.mean(jnp.square(d), axis={inner}, keepdims=True) + {n.eps}))({centered})"
+    return _per_channel(n, weight, bias, f"{normal}.reshape{tuple(n.shape)}")
+
+
+def _sort_order(n):
+    order = f"jnp.argsort({n.operands[0]}, axis={n.axis}, stable=True, descending={n.descending})"
+    return f"{order}[{':, ' * (n.axis % n.rank)}{n.start}:{n.end}]"
+
+
 def _slice(n):
     return f"{n.operands[0]}[{':, ' * (n.axis % n.rank)}{n.start}:{n.end}:{n.step}]"
 
@@ -98,6 +130,9 @@ ROWS = {
     "matmul": "jnp.matmul({0}, {1})",
     "linear": lambda n: f"jnp.matmul({n.operands[0]}, {n.operands[1]}.T)" + (f" + {n.operands[2]}" if n.operands[2] != "None" else ""),
     "convolution": _convolution,
+    "sort_order": _sort_order,
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
     "layer_norm": _last(True),
     "rms_norm": _last(False),
     "leaky_relu": "jax.nn.leaky_relu({0}, {slope})",
