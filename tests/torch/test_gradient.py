@@ -266,6 +266,17 @@ COMPILED = {
     "max_pool": (lambda x: F.max_pool2d(x.sinh(), 3, 2, 1), lambda: [images(2, 1, 6, 5) / 8]),
     "layer_norm": (lambda x, w, b: F.layer_norm(x.sin(), (5,), w, b), lambda: [randn(3, 5), randn(5), randn(5)]),
     "softmax": (lambda x: x.softmax(1) * x.log_softmax(0), lambda: [randn(3, 5)]),
+    "convolution": (lambda x, w, b: F.conv2d(x, w, b, 2, 1, groups=2).sin(), lambda: [randn(2, 4, 5, 4), randn(6, 2, 3, 3), randn(6)]),
+    "convolution_transposed": (lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1).sin(), lambda: [randn(1, 3, 4, 3), randn(3, 2, 3, 3)]),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True).sin(), lambda: [randn(3, 2, 4), randn(2), randn(2)]),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b).sin(), lambda: [randn(2, 4, 3), randn(4), randn(4)]),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (5,), w).sin(), lambda: [randn(3, 5), randn(5)]),
+    "embedding_bag": (lambda w, a: F.embedding_bag(IDS, w.sin(), mode="sum", per_sample_weights=a), lambda: [randn(5, 3), randn(2, 3)]),
+    "activations": (lambda x: F.gelu(x) * F.silu(x) + F.elu(x) * F.softplus(x) - F.mish(x) * F.gelu(x, approximate="tanh"), lambda: [randn(3, 5)]),
+    "padding": (lambda x: F.pad(x, (1, 2, 2, 0), mode="reflect").sin() * F.pad(x, (2, 1, 0, 2)).cos(), lambda: [randn(1, 2, 4, 5)]),
+    "resizing": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear").sin(), lambda: [randn(1, 2, 3, 4)]),
+    "losses": (lambda x, y: F.huber_loss(x, y, delta=0.7) + F.kl_div(x.log_softmax(1), y.softmax(1), reduction="sum") + F.cosine_similarity(x, y).sum(),
+               lambda: [randn(3, 5), randn(3, 5)]),
 }
 
 

@@ -16,6 +16,8 @@ from torch.testing._internal.common_optimizers import optim_db
 import tenon
 from tenon import report
 
+from sample import in_turn
+
 # The import forbids the tests of this process to set flags of torch.backends.
 torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
@@ -42,14 +44,15 @@ def step(cls, shapes, options, backend, steps=4, dtype=torch.float64, rounded=No
 
 
 def cases():
+    """Each implementation of each class with PyTorch's first sample of its options, and with one of the others in turn."""
     for info in optim_db:
         if (name := info.optim_cls.__name__) in UNTRACED:
             continue
-        inputs = info.optim_inputs_func(device="cpu")
-        for foreach in (None, True, False) if "foreach" in info.supported_impls else (None,):
-            for given in (inputs[0], inputs[-1]) if foreach is None else inputs[:1]:
-                options = dict(given.kwargs, **{} if foreach is None else {"foreach": foreach})
-                yield pytest.param(info.optim_cls, options, id=f"{name}-{given.desc}-{foreach}")
+        first, *others = info.optim_inputs_func(device="cpu")
+        kinds = (None, True, False) if "foreach" in info.supported_impls else (None,)
+        for foreach, given in [*((kind, first) for kind in kinds), *in_turn(kinds, others)]:
+            options = dict(given.kwargs, **{} if foreach is None else {"foreach": foreach})
+            yield pytest.param(info.optim_cls, options, id=f"{name}-{given.desc}-{foreach}")
 
 
 @pytest.mark.parametrize("cls, options", list(cases()))

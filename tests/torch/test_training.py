@@ -328,6 +328,10 @@ def test_errors_are_those_of_pytorch():
     w.add_(1)  # the backward pass reads w
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+    out = torch.compile(lambda x: x.exp(), backend="tenon")(torch.randn(4, requires_grad=True))
+    out.add_(1)  # the backward pass reads the result
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
     with pytest.raises(IndexError):
         torch.compile(nn.Embedding(3, 2), backend="tenon")(torch.tensor([5]))
 
@@ -364,6 +368,63 @@ def test_checkpointed_layers():
             return x
 
     compare(Net(), (torch.randn(5, 8),), (torch.randn(5, 8),), native=False)
+
+
+@pytest.mark.parametrize("draw", [lambda x: F.dropout(x, 0.5), lambda x: x * torch.rand_like(x)], ids=["dropout", "rand_like"])
+def test_random_numbers_of_a_checkpoint(draw):
+    """They are those of eager mode, in the forward pass and again in the backward pass. PyTorch draws them; Tenon computes the rest."""
+    def f(x):
+        return torch.utils.checkpoint.checkpoint(lambda x: draw(x.exp()) * 0.5, x, use_reentrant=False)
+
+    x, y = (torch.linspace(-1, 1, 96).view(8, 12).requires_grad_() for _ in range(2))
+    for g, t in ((torch.compile(f, backend="tenon"), x), (f, y)):
+        torch.manual_seed(3)
+        g(t).square().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-5, atol=1e-6)
+    assert torch.equal(x.grad == 0, y.grad == 0)
+    stats = tenon.stats()
+    assert stats["programs"] >= 2 and all("random" in why or "rng_state" in why for why in stats["fallback_reasons"]), stats["fallback_reasons"]
+
+
+def test_loss_scaling():
+    """GradScaler skips the step whose gradients are infinite, and lowers its scale."""
+    results = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 10, growth_interval=2)
+        f = torch.compile(model, backend="tenon") if compiled else model
+        scales = []
+        for number in range(6):
+            optimizer.zero_grad()
+            x = torch.randn(5, 4) * (math.inf if number == 2 else 1)
+            scaler.scale(f(x).square().mean()).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler.get_scale())
+        results.append([*model.parameters(), scales])
+    torch.testing.assert_close(results[0], results[1])
+    assert results[0][-1][2] < results[0][-1][1] < results[0][-1][-1] * 4 and tenon.stats()["fallbacks"] == 0
+
+
+def test_sparse_gradients_and_nested_tensors_run_in_pytorch():
+    table = nn.Embedding(7, 3, sparse=True)
+    f = torch.compile(lambda ids: table(ids).exp().sum(), backend="tenon")
+    ids = torch.tensor([1, 5, 1])
+    f(ids).backward()
+    got, table.weight.grad = table.weight.grad, None
+    table(ids).exp().sum().backward()
+    assert got.is_sparse
+    torch.testing.assert_close(got.to_dense(), table.weight.grad.to_dense())
+    rows = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=torch.jagged, requires_grad=True)
+    same = torch.nested.nested_tensor([t.detach() for t in rows.unbind()], layout=torch.jagged, requires_grad=True)
+    g = lambda x: (x.sin() * 2).values().square().sum()
+    torch.compile(g, backend="tenon")(rows).backward()
+    g(same).backward()
+    torch.testing.assert_close(rows.grad.values(), same.grad.values())
 
 
 def test_a_node_that_tenon_lacks_runs_in_pytorch():
