@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "src/base/status.h"
 #include "src/ir/text.h"
 #include "src/ops/eval/eval.h"
 #include "src/runtime/program.h"
@@ -35,6 +36,17 @@ inline std::vector<HostTensor> blank_like(const std::vector<HostTensor>& expecte
   std::vector<HostTensor> blank = expected;
   for (HostTensor& t : blank) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0xA5});
   return blank;
+}
+
+// The program of a text. Ends the test if there is none.
+inline std::shared_ptr<Program> program_of(const std::string& text, int threads = 1) {
+  auto graph = parse_graph(text);
+  TENON_CHECK(graph.ok(), graph.status().message() + "\n" + text);
+  ProgramOptions options;
+  options.threads = threads;
+  auto program = Program::make(*graph, options, {});
+  TENON_CHECK(program.ok(), program.status().message() + "\n" + text);
+  return *program;
 }
 
 inline Status run(Program& program, std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs) {

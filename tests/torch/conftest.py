@@ -19,7 +19,7 @@ _lower_node = node.lower_node
 
 
 def _lowered_twice(n, values, table, device, seed, repeats):
-    """Lowers a node, and again without the nodes before it: both give the same lines."""
+    """Lowers a node with the Repeats of its graph and without them, and compares the results."""
     result = _lower_node(n, values, table, device, seed, repeats)
     if repeats is not None and n.target is not operator.getitem:
         alone = _lower_node(n, values, table, device, seed)
@@ -29,7 +29,7 @@ def _lowered_twice(n, values, table, device, seed, repeats):
 
 def _told(low):
     results = [v and (v.name, v.dtype, v.shape) for v in (low.result if isinstance(low.result, tuple) else (low.result,))]
-    return line_texts(low.lines, sizes.text), [line.symbols for line in low.lines], results, low.cheap, list(low.placed)
+    return line_texts(low.lines, sizes.text), [line.symbols for line in low.lines], results, low.cheap, low.faults, list(low.placed)
 
 
 node.lower_node = _lowered_twice

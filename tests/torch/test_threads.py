@@ -94,7 +94,7 @@ def test_sums_at_equal_indices_have_the_same_bits(two_threads, name, targets):
 
 @torch.no_grad()
 def test_the_library_compiles_on_another_thread(monkeypatch):
-    """Unless the system refuses one."""
+    """The caller's own thread compiles if the system refuses another one."""
     started, start = [], threading.Thread.start
 
     def refuse(self):

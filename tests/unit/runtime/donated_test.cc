@@ -10,16 +10,6 @@
 namespace tenon {
 namespace {
 
-std::shared_ptr<Program> compiled(const std::string& text, int threads = 1) {
-  auto graph = parse_graph(text);
-  TENON_CHECK(graph.ok(), graph.status().message() + "\n" + text);
-  ProgramOptions options;
-  options.threads = threads;
-  auto program = Program::make(*graph, options, {});
-  TENON_CHECK(program.ok(), program.status().message() + "\n" + text);
-  return *program;
-}
-
 // The declared sizes of a value.
 std::vector<int64_t> declared_shape(const Graph& graph, ValueId v) {
   std::vector<int64_t> shape;
@@ -69,7 +59,7 @@ struct Spoiling final : Plan::Host {
 void expect_same_with_host(const std::string& text, int threads) {
   auto graph = parse_graph(text);
   ASSERT_TRUE(graph.ok()) << graph.status().message();
-  const auto program = compiled(text, threads);
+  const auto program = program_of(text, threads);
   std::vector<HostTensor> inputs, want, got;
   std::vector<int> donated;
   for (size_t i = 0; i < graph->inputs.size(); ++i) {
@@ -98,7 +88,7 @@ void expect_same_with_host(const std::string& text, int threads) {
 
 // One step writes rows, of which there are none, and sums of their columns.
 TEST(Donated, OutputsWithoutElementsGetNoMemory) {
-  const auto program = compiled(R"(graph @f(%x: f32[0,64], %d: f32[0,64] donated) {
+  const auto program = program_of(R"(graph @f(%x: f32[0,64], %d: f32[0,64] donated) {
     %s = sum(%x){axes=[1], keepdims=true}
     %y = mul(%d, %s)
     %v = sum(%y){axes=[0]}
@@ -182,7 +172,7 @@ TEST(Donated, RandomGraphs) {
 
 TEST(Donated, MemoryOfOtherTensorsBetweenRowsIsLeftAlone) {
   const std::string text = chain(" strides=[128,1] donated");
-  const auto program = compiled(text);
+  const auto program = program_of(text);
   HostTensor wide = random_tensor(DType::f32, {64, 128}, 1), w = random_tensor(DType::f32, {64, 64}, 2),
              out(DType::f32, {64, 64});
   const HostTensor before = wide;
@@ -205,7 +195,7 @@ TEST(Donated, StaysAsItWasIfTheRunFails) {
     %u = matmul(%t, %s)
     return %u
   })";
-  const auto program = compiled(text);
+  const auto program = program_of(text);
   std::vector<HostTensor> inputs{random_tensor(DType::f32, {64, 64}, 1),
                                  random_tensor(DType::f32, {64, 64}, 2), HostTensor(DType::i64, {64})};
   inputs[2].set(63, {0, 64});
@@ -219,7 +209,7 @@ TEST(Donated, StaysAsItWasIfTheRunFails) {
 size_t released_before_last(const std::string& text) {
   auto graph = parse_graph(text);
   TENON_CHECK(graph.ok(), graph.status().message());
-  const auto program = compiled(text);
+  const auto program = program_of(text);
   std::vector<HostTensor> inputs, outputs;
   for (const InputBinding& in : graph->inputs) {
     const DType dtype = graph->type(in.value).dtype;
@@ -275,7 +265,7 @@ TEST(Donated, GoesBackBeforeACallThatMayBeRepeated) {
 }
 
 TEST(Donated, OutputsWithoutMemoryNeedAHost) {
-  const auto program = compiled("graph @f(%a: f32[8]) {\n %b = exp(%a)\n return %b\n}");
+  const auto program = program_of("graph @f(%a: f32[8]) {\n %b = exp(%a)\n return %b\n}");
   HostTensor a(DType::f32, {8}), b(DType::f32, {8});
   std::vector<Tensor> in{tensor_of(a)}, out{tensor_of(b)};
   out[0].data = nullptr;
@@ -295,7 +285,7 @@ TEST(Donated, MustNotOverlapAnotherTensor) {
       text += ", %x" + n + ": f32[8] donated";
       sum += "  %s" + next + " = add(%s" + n + ", %x" + n + ")\n";
     }
-    const auto program = compiled(text + ") {\n" + sum + "  return %s" + std::to_string(more) + "\n}");
+    const auto program = program_of(text + ") {\n" + sum + "  return %s" + std::to_string(more) + "\n}");
     std::vector<HostTensor> inputs(2 + static_cast<size_t>(more), HostTensor(DType::f32, {8}));
     HostTensor out(DType::f32, {8});
     const auto status_with = [&](void* a) {
@@ -322,7 +312,7 @@ constexpr const char* kLargeChain = R"(graph @f(%a: f32[512,512]) {
 })";
 
 TEST(Outputs, HoldLargeIntermediates) {
-  const auto program = compiled(kLargeChain);
+  const auto program = program_of(kLargeChain);
   std::vector<HostTensor> inputs(1, HostTensor(DType::f32, {512, 512}));
   std::vector<HostTensor> outputs{HostTensor(DType::f32, {512, 512})};
   ASSERT_TRUE(run(*program, inputs, outputs).ok());
@@ -333,7 +323,7 @@ TEST(Outputs, HoldLargeIntermediates) {
 
 // The host may pass the memory of %x for %y, which no intermediate may touch before.
 TEST(Outputs, ThatMayBeInputsHoldNone) {
-  const auto program = compiled(R"(graph @f(%x: f32[512,512], %w: f32[512,512]) {
+  const auto program = program_of(R"(graph @f(%x: f32[512,512], %w: f32[512,512]) {
     %p = softmax(%w){axis=0}
     %q = softmax(%p){axis=1}
     %r = softmax(%q){axis=0}

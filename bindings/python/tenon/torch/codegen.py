@@ -30,7 +30,7 @@ class Writer:
     """Writes the function of one partition."""
 
     def __init__(self, partition, uses, benchmark):
-        """uses: segment -> Use, in the order of the segments, without its program if this has yet to be made; benchmark: whether calls
+        """uses: segment -> Use, in the order of the segments; their programs may be None until build(); benchmark: whether calls
         measure if PyTorch is faster (runtime/benchmark.py)."""
         self.p, self.uses, self.benchmark = partition, uses, benchmark
         self.layout, self.lines, self.steps = Layout(partition.place), [], []

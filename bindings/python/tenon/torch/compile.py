@@ -258,7 +258,7 @@ def _build(gm, options, real, record, kind, donated):
         uses = _uses(partition, templates, frozen)
         names = {s: f"{record.name}_{i}" if len(uses) > 1 else record.name for i, s in enumerate(uses)}
         with concurrent.futures.ThreadPoolExecutor(1) as thread:  # the library compiles there while Python writes the function
-            making = {s: _start(partition.place == _abi.CPU and thread, *_program(partition, s, names[s], static, use, options))
+            making = {s: _start(thread if partition.place == _abi.CPU else None, *_program(partition, s, names[s], static, use, options))
                       for s, use in uses.items() if use.program is None}
             writer = codegen.Writer(partition, uses, options.benchmark and partition.place == _abi.CPU)
             writer.write()
@@ -325,8 +325,8 @@ def _uses(partition, templates, frozen):
 
 
 def _start(thread, function, *arguments):
-    """The Future of a call of a function. thread: an executor; False: the caller's own thread, because PyTorch allocates memory of a GPU on the
-    device of the thread."""
+    """Calls a function and returns its Future. thread: the executor that calls it. None: the caller's own thread calls it, because PyTorch
+    allocates a GPU's memory on the current device of the calling thread."""
     if thread:
         try:
             return thread.submit(function, *arguments)
@@ -384,7 +384,7 @@ def _frozen_inputs(segment, static, real, record):
 
 
 def _program(partition, segment, name, static, use, options):
-    """The function that makes the program of a segment, and its arguments."""
+    """Returns the function that makes the program of a segment, and its arguments."""
     params = packing.Params(len(segment.symbols) + len(segment.inputs), list(zip(use.numbers, use.frozen.values())))
     return (program_cache.program, partition.text(segment, name, static), params if use.frozen else None, options.num_threads,
             partition.place, options.device_graphs, options.verify)

@@ -61,13 +61,13 @@ class Line:
 
 
 def without_sizes(write):
-    """(text, sizes): what write(size) returns if the function `size` writes "?", and the sizes that it writes so."""
+    """Calls write(size) with a function that writes "?" for each size. Returns (text, sizes that were written)."""
     found = []
     return write(lambda n: found.append(n) or "?"), found
 
 
 def _endings(lines):
-    """For each line of a segment, what it does: (text, sizes). Lines that differ only in names share them."""
+    """Yields (text, sizes) of each line of a segment. Lines that differ only in names share them."""
     endings = {}
     for line in lines:
         first = line.first or line
@@ -100,8 +100,8 @@ class Template:
         self.key = ("\n".join(texts), tuple(number for number, _ in frozen), options)
 
     def finish(self):
-        """Keeps what values_for() compares, in place of the lines of the segment. Only equal keys need it, so it waits until the library
-        compiles."""
+        """Replaces the segment's lines by the Lines that values_for() compares. Only equal keys need them, so _build() calls this while the
+        library compiles."""
         if self._written is None:
             return
         self.lines = [Line(*ending, line.result.name, line.operands).does(line.head, line.attrs, line.result.shape, [v.shape for v in line.operands])

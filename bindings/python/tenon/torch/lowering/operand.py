@@ -1,4 +1,7 @@
-"""What a row gets for the arguments of a node: Operands for nodes, ints or sympy expressions for sizes. Tested by tests/torch/test_lower.py."""
+"""Converts the arguments of a node to the arguments of its row: a tensor becomes an Operand, a size an int or a sympy expression.
+
+Tested by tests/torch/test_lower.py.
+"""
 
 import torch
 
@@ -18,7 +21,7 @@ class Operand(Value):
 
 
 def read(x, values, device=CPU):
-    """What a row gets for an argument. values: earlier node -> Value or tuple of Values, for the nodes that Tenon takes. Raises
+    """Converts an argument of a node. values: earlier node -> Value or tuple of Values, for the nodes that Tenon takes. Raises
     Unsupported."""
     if isinstance(x, torch.fx.Node):
         v = values.get(x) or of_host(x, device)
@@ -29,7 +32,7 @@ def read(x, values, device=CPU):
 
 
 def of_host(node, device=CPU):
-    """What a row gets for a node that the host computes."""
+    """Converts a node that the host computes. Raises Unsupported."""
     meta = node.meta.get("val")
     if isinstance(meta, torch.Tensor):
         if (why := why_not(meta, CPU if is_moved(meta, device) else device)) is not None:

@@ -26,11 +26,11 @@ class Repeats:
         self._patterns = {}  # key -> _Pattern
         self._operands = {}  # node -> (Value or None, key of the argument)
         self._types = {}     # node -> number of the type of its result
-        self._numbers = {}   # what a number stands for -> number, so that keys are short
+        self._numbers = {}   # type -> its number, which keeps keys short
 
     def key(self, node, target, used):
-        """(key, operands) of a node: what decides its lines, and the Values that it reads, each once, in the order of the arguments. The
-        key is None if the node is not compared with others. target: the text of the node's target; used: which of several results
+        """(key, operands) of a node. Nodes with equal keys have equal lines. operands: the Values that the node reads, each once, in the
+        order of the arguments. The key is None if the node is not compared with others. target: the text of the node's target; used: which of several results
         are read."""
         operands = {}  # name -> (number, Value)
         try:
@@ -103,7 +103,7 @@ class _Pattern:
 
     def __init__(self, name, operands, lines, result, facts):
         numbers = {v.name: number for number, v in enumerate(operands)}
-        self.lines = []  # (line, what follows the node's name in the name of its result, numbers of the values that it reads)
+        self.lines = []  # (line, end of its result's name behind the node's name, numbers of the values that it reads)
         for line in lines:
             own, _, rest = line.result.name.partition(".")
             if own != name:

@@ -201,10 +201,12 @@ def tracer_of(nodes):
     """The ShapeEnv of a graph's nodes, or None."""
     for n in nodes:
         val = n.meta.get("val")
-        if isinstance(val, torch.Tensor) and not val._has_symbolic_sizes_strides:
-            continue
-        for s in (val, *val.shape) if isinstance(val, torch.Tensor) else (val,):
-            if type(s) is not int and isinstance(s, (torch.SymInt, torch.SymFloat)) and s.node.shape_env is not None:
+        if isinstance(val, torch.Tensor):
+            numbers = val.shape if val._has_symbolic_sizes_strides else ()
+        else:
+            numbers = (val,)
+        for s in numbers:
+            if isinstance(s, (torch.SymInt, torch.SymFloat)) and s.node.shape_env is not None:
                 return s.node.shape_env
     return None
 
@@ -425,10 +427,10 @@ def is_dense(shape, strides):
 def _strides(shape, strides):
     """(normal_strides, is_dense)"""
     shape, strides = tuple(shape), tuple(strides)
-    return (_known_strides if all([type(n) is int for n in shape + strides]) else _found_strides)(shape, strides)
+    return (_static_strides if all([type(n) is int for n in shape + strides]) else _computed_strides)(shape, strides)
 
 
-def _found_strides(shape, strides):
+def _computed_strides(shape, strides):
     dense = dense_strides(shape)
     if is_empty(shape):
         return dense, True
@@ -436,7 +438,7 @@ def _found_strides(shape, strides):
     return normal, all(same(a, b) for a, b in zip(normal, dense))
 
 
-_known_strides = functools.lru_cache(4096)(_found_strides)
+_static_strides = functools.lru_cache(4096)(_computed_strides)
 
 
 def overlaps(shape, strides):
