@@ -7,6 +7,7 @@
 //              transpose that moves only axes of size 1 = reshape
 //              expand(x, shape of x) = x                 slice(x, all of an axis) = x
 //              concat(x) = x                             pad by nothing = x
+//              slice(concat(.., x, ..), all of x) = x
 //              reshape, expand, transpose of full = full
 //   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f with one user, if every y has the
 //              result's shape, has one element, or broadcasts over trailing axes that the reshape keeps
@@ -94,12 +95,26 @@ class Simplifier {
       if (attr_as<Dim>(n, "start") == Dim(0) && attr_as<Dim>(n, "step") == Dim(1) &&
           attr_as<Dim>(n, "end") == shape(x)[axis])
         return x;
+      return part_of_concat(n, x, axis);
     } else if (n.op == ops::concat) {
       if (n.inputs.size() == 1) return x;
     } else if (n.op == ops::pad) {
       const Dims &low = attr_as<Dims>(n, "low"), &high = attr_as<Dims>(n, "high");
       auto zero = [](Dim d) { return d == Dim(0); };
       if (std::all_of(low.begin(), low.end(), zero) && std::all_of(high.begin(), high.end(), zero)) return x;
+    }
+    return {};
+  }
+
+  // The operand of the concatenation x that the slice n along `axis` takes whole.
+  std::optional<ValueId> part_of_concat(const Node& n, ValueId x, int64_t axis) {
+    if (!is(x, ops::concat) || attr_as<Dim>(n, "step") != Dim(1)) return {};
+    if (wrap_axis(attr_int(made(x), "axis"), static_cast<int64_t>(shape(x).size())) != axis) return {};
+    Dim begin = 0;
+    for (const ValueId part : made(x).inputs) {
+      const Dim end = b_->dims().add(begin, shape(part)[axis]);
+      if (attr_as<Dim>(n, "start") == begin && attr_as<Dim>(n, "end") == end) return part;
+      begin = end;
     }
     return {};
   }
