@@ -58,7 +58,7 @@ def disagreements(name, losses, exact, tolerance=TOLERANCE[None]):
 def setups(name, threads, options):
     """{contender: its Setup}"""
     def setup(**named):
-        return Setup(name, tiny=options.tiny, threads=threads, autocast=options.autocast, ranks=2 if options.ddp else 1, **named)
+        return Setup(name, tiny=options.tiny, size=options.size, threads=threads, autocast=options.autocast, ranks=2 if options.ddp else 1, **named)
 
     found = {"eager": setup(), "fused": setup(fused=True), "tenon": setup(backend="tenon")}
     found |= {f"{key}={value}": setup(backend="tenon", options={key: value}) for key, value in options.tenon}
@@ -251,6 +251,7 @@ def parse(arguments=None):
     parser.add_argument("--seconds", type=float, default=60, help="per row, after the first steps")
     parser.add_argument("--limit", type=float, default=300, help="seconds until a contender is left out")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--size", type=lambda text: tuple(map(int, text.split("x"))), metavar="BATCHxLENGTH", help="of a model of sentences")
     parser.add_argument("--exact", action="store_true", help="compare losses with f64 instead of with eager")
     parser.add_argument("--autocast", choices=["bf16"], help="the forward pass computes products in this dtype; the CPU must have instructions for it")
     parser.add_argument("--peak", action="store_true", help="memory of a step")
@@ -264,6 +265,8 @@ def parse(arguments=None):
     options.models = options.models or list(SENTENCES if options.shapes else MODELS)
     if options.shapes and not set(options.models) <= set(SENTENCES):
         parser.error(f"--shapes takes models of sentences: {', '.join(SENTENCES)}")
+    if options.size and (len(options.size) != 2 or options.shapes or not set(options.models) <= set(SENTENCES)):
+        parser.error(f"--size takes a batch and a length of models of sentences: {', '.join(SENTENCES)}")
     pairs = (BATCH - least(options)[0] + 1) * (longest(options) - least(options)[1] + 1)
     if options.shapes and not LAST < options.shapes <= pairs:
         parser.error(f"--shapes takes {LAST + 1} to {pairs}: there are {pairs} pairs of a batch and a length, and kernels of the first {LAST} are not late")

@@ -41,6 +41,7 @@ class Setup:
     fused: bool = None
     options: dict = field(default_factory=dict)
     tiny: bool = False
+    size: tuple = None  # (batch, length) of a model of sentences
     threads: int = 2
     autocast: str = None
     ranks: int = 1
@@ -118,7 +119,7 @@ class Process:
         torch.set_num_threads(max(1, setup.threads // setup.ranks))
         if setup.ranks > 1:
             torch.distributed.init_process_group("gloo", init_method=f"file://{scratch}/ranks", rank=rank, world_size=setup.ranks)
-        self.setup, self.model = setup, step.build(setup.model, setup.tiny)
+        self.setup, self.model = setup, step.build(setup.model, setup.tiny, setup.size)
         self.training = step.Step(self.model[0], step.MODELS[setup.model][0], self.model[1], setup.backend, setup.fused, setup.options or None,
                                   setup.autocast and getattr(torch, setup.autocast), setup.ranks > 1)
 
@@ -140,7 +141,7 @@ class Process:
         return min(step.peak_bytes(self.training) for _ in range(3))
 
     def exact(self, count):
-        return step.exact_losses(self.setup.model, self.setup.tiny, count)
+        return step.exact_losses(self.setup.model, self.setup.tiny, count, self.setup.size)
 
     def own(self):
         """Seconds that Tenon or Inductor took of the steps so far; None for others."""

@@ -49,11 +49,12 @@ MODELS = {"bert_base": (of_squares, 4, 128), "gpt2": (of_tokens, 2, 256), "llama
 SENTENCES = [name for name, (_, _, length) in MODELS.items() if length]  # the models whose inputs are token ids of any batch and length
 
 
-def build(name, tiny):
+def build(name, tiny, size=None):
+    """(The model, its inputs). size: (batch, length) of a model of SENTENCES instead of those of MODELS."""
     model, inputs = zoo.build(name, tiny)
-    _, batch, length = MODELS[name]
+    batch, length = size or MODELS[name][1:]
     if batch:
-        batch, length = (min(batch, 2), min(length or 0, 16)) if tiny else (batch, length)
+        batch, length = (min(batch, 2), min(length or 0, 16)) if tiny and not size else (batch, length)
         repeat = lambda x: torch.cat([x.roll(i, -1) for i in range(batch)])
         inputs = tuple(map(repeat, inputs))
         if length:
@@ -146,9 +147,9 @@ def _resident(name):
     return int(line.split()[1]) * 1024
 
 
-def exact_losses(name, tiny, count):
+def exact_losses(name, tiny, count, size=None):
     """The losses of steps in f64."""
-    model, inputs = build(name, tiny)
+    model, inputs = build(name, tiny, size)
     step = Step(copy.deepcopy(model).double(), MODELS[name][0], [x.double() if x.is_floating_point() else x for x in inputs])
     torch.manual_seed(0)
     return [float(step()) for _ in range(count)]

@@ -285,6 +285,12 @@ def test_two_ranks_train_together():
             two.step()
 
 
+def test_sizes_of_sentences():
+    from bench.training.step import build
+
+    assert [tuple(build("llama", tiny=True, size=size)[1][0].shape) for size in (None, (3, 21))] == [(2, 16), (3, 21)]
+
+
 def test_parameters_without_a_gradient_are_frozen():
     from bench.training.step import MODELS, WithLoss, build, freeze_unused
 
@@ -372,6 +378,11 @@ def test_options_of_the_benchmark_of_training(capsys):
     assert options.tenon == [("freeze", True), ("memory_budget", 0.5), ("rng", "fast"), ("num_threads", 2)]
     assert parse(["--shapes", "6"]).shapes == 6 and parse(["--shapes", "120", "--tiny"]).shapes == 120
     assert parse(["--shapes", "98", "--tiny", "--no-ones"]).no_ones
+    assert parse(["gpt2", "--size", "3x50"]).size == (3, 50)
+    for wrong in (["--size", "3x50"], ["gpt2", "--size", "3"], ["gpt2", "--size", "3x5x4"], ["gpt2", "--size", "3x5", "--shapes", "6"]):
+        with pytest.raises(SystemExit):
+            parse(wrong)
+        assert "--size takes a batch and a length of models of sentences" in capsys.readouterr().err
     for wrong in (["--shapes", "5"], ["--shapes", "121", "--tiny"], ["--shapes", "1017"], ["--shapes", "-1"]):
         with pytest.raises(SystemExit):
             parse(wrong)
