@@ -1,8 +1,9 @@
-// See attention.h. A group is one node, arranged as heads_last: q, y [B,L,H,D], k and v [B,S,H,D].
+// See attention.h. A group is one node: q, y, dy [B,L,H,D], k and v [B,S,H,D].
 #include "backends/attention/attention.h"
 
 #include <algorithm>
 
+#include "backends/attention/gradient_step.h"
 #include "backends/attention/step.h"
 #include "src/base/cpu.h"
 #include "src/base/threads/immortal.h"
@@ -15,50 +16,70 @@
 namespace tenon::attention {
 namespace {
 
-class AttentionNode final : public Executable {
- public:
-  Operand q, k, v, y;
+// What nodes of both rows have.
+struct Terms {
+  Operand q, k, v;
   std::optional<Operand> mask;
+  DType dtype = DType::f32;
   float scale = 1;
   bool causal = false;
+
+  // Stride of the mask along columns; nullopt without a mask.
+  std::optional<Dim> mask_column() const {
+    if (!mask) return {};
+    const bool repeated = mask->shape.empty() || mask->shape.back() == Dim(1);
+    return repeated ? Dim(0) : mask->strides.back();
+  }
+  std::string describe() const {
+    return std::string(causal ? ", causal" : "") + (mask ? ", with a mask" : "") + ", in blocks of scores\n";
+  }
+};
+
+// Sets what both steps have.
+template <class S>
+void place(const Terms& terms, const Sizes& sizes, S& step) {
+  step.scale = terms.scale;
+  step.causal = terms.causal;
+  step.element = size_of(terms.dtype);
+  step.q = PlacedOperand(terms.q, sizes);
+  step.k = PlacedOperand(terms.k, sizes);
+  step.v = PlacedOperand(terms.v, sizes);
+  step.batch = step.q.shape[0];
+  step.rows = step.q.shape[1];
+  step.heads = step.q.shape[2];
+  step.depth = step.q.shape[3];
+  step.keys = step.k.shape[1];
+  step.width = step.v.shape[3];
+  if (!terms.mask) return;
+  step.mask = PlacedOperand(*terms.mask, sizes);
+  step.mask_strides.assign(4, 0);  // axes that the mask lacks, or has once, are repeated
+  const size_t rank = step.mask.shape.size();
+  for (size_t i = 0; i < rank; ++i)
+    if (step.mask.shape[i] != 1) step.mask_strides[4 - rank + i] = step.mask.strides[i];
+}
+
+class AttentionNode final : public Executable {
+ public:
+  Terms terms;
+  Operand y;
   Kernels kernels;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<AttentionStep>();
     step->kernels = &kernels;
-    step->scale = scale;
-    step->causal = causal;
-    step->element = size_of(q.dtype);
-    step->q = PlacedOperand(q, sizes);
-    step->k = PlacedOperand(k, sizes);
-    step->v = PlacedOperand(v, sizes);
+    place(terms, sizes, *step);
     step->y = PlacedOperand(y, sizes);
-    step->batch = step->q.shape[0];
-    step->rows = step->q.shape[1];
-    step->heads = step->q.shape[2];
-    step->depth = step->q.shape[3];
-    step->keys = step->k.shape[1];
-    step->width = step->v.shape[3];
     if (step->k.shape[2] > 0) step->heads_per_key = step->heads / step->k.shape[2];
-    if (mask) place_mask(*step, sizes);
-    if (step->rows == 1 && step->heads_per_key > 1 && !causal) join_heads(*step);
+    if (step->rows == 1 && step->heads_per_key > 1 && !terms.causal) join_heads(*step);
     TENON_TRY(step->plan(sizes.threads));
     return std::unique_ptr<Step>(std::move(step));
   }
   bool may_fail() const override { return false; }
   std::string describe() const override {
-    return std::string("attention") + (causal ? ", causal" : "") + (mask ? ", with a mask" : "") +
-           ", in blocks of scores\n" + kernels.whole->kernel().describe();
+    return "attention" + terms.describe() + kernels.whole->kernel().describe();
   }
 
  private:
-  void place_mask(AttentionStep& step, const Sizes& sizes) const {
-    step.mask = PlacedOperand(*mask, sizes);
-    step.mask_strides.assign(4, 0);  // axes that the mask lacks, or has once, are repeated
-    const size_t rank = step.mask.shape.size();
-    for (size_t i = 0; i < rank; ++i)
-      if (step.mask.shape[i] != 1) step.mask_strides[4 - rank + i] = step.mask.strides[i];
-  }
   // Heads that share k and v become rows, if each has one row.
   static void join_heads(AttentionStep& step) {
     const int64_t group = step.heads_per_key;
@@ -75,6 +96,53 @@ class AttentionNode final : public Executable {
   }
 };
 
+class GradientNode final : public Executable {
+ public:
+  Terms terms;
+  Operand dy, gradient;
+  GradientKernels kernels;
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<GradientStep>();
+    step->kernels = &kernels;
+    place(terms, sizes, *step);
+    step->dy = PlacedOperand(dy, sizes);
+    step->gradient = PlacedOperand(gradient, sizes);
+    step->key_heads = step->k.shape[2];
+    TENON_TRY(step->plan(sizes.threads));
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  bool may_fail() const override { return false; }
+  std::string describe() const override {
+    return "gradient of attention" + terms.describe() + kernels.softmax->describe();
+  }
+};
+
+Spec spec_of(const Terms& terms, const Operand& result) {
+  return {terms.dtype, terms.mask_column(), result.strides.back()};
+}
+
+// The operand of the node that is the mask, if there is one.
+size_t mask_of(const Node& node) { return node.op == ops::attention ? 3 : 4; }
+
+// The executable of a node, with its terms and its value.
+template <class E>
+std::unique_ptr<E> made(const BuildContext& context, std::span<const ValueId> members) {
+  const Node& node = context.graph.node(members.back());
+  auto e = std::make_unique<E>();
+  e->inputs = inputs_of(context.graph, members);
+  e->outputs = {members.back()};
+  const auto operand = [&](size_t i) { return inner::operand_in(context, *e, node, i); };
+  e->terms.q = operand(0);
+  e->terms.k = operand(1);
+  e->terms.v = operand(2);
+  if (node.inputs.size() > mask_of(node)) e->terms.mask = operand(mask_of(node));
+  e->terms.dtype = node.type.dtype;
+  e->terms.scale = static_cast<float>(attr_as<double>(node, "scale"));
+  e->terms.causal = attr_as<bool>(node, "causal");
+  return e;
+}
+
 bool dense_elements(const Graph& graph, ValueId v) {
   const auto view = view_of(graph, v, [&](ValueId x) { return bound_strides(graph, x); });
   return view && (view->strides.back() == Dim(1) || graph.type(v).shape.back() == Dim(1));
@@ -86,7 +154,8 @@ class AttentionBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
-    if (node.op != ops::attention) return {false, 0, std::string(op(node.op).name) + " is no attention"};
+    if (node.op != ops::attention && node.op != ops::attention_gradient)
+      return {false, 0, std::string(op(node.op).name) + " is no attention"};
     const DType dtype = node.type.dtype;
     if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
       return {false, 0, "attention of " + std::string(tenon::name(dtype))};
@@ -97,12 +166,13 @@ class AttentionBackend final : public Backend {
     return {true, 1, "blocks of scores stay in the cache"};
   }
   ValueId legalize(Builder& b, Node node) const override {
-    return bodies::attention_heads_last(b, std::move(node));
+    return node.op == ops::attention ? bodies::attention_heads_last(b, std::move(node))
+                                     : b.add(std::move(node));
   }
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
     const std::vector<ValueId>& operands = graph.node(node).inputs;
     const auto at = std::find(operands.begin(), operands.end(), operand) - operands.begin();
-    return at == 3 || dense_elements(graph, operand);
+    return static_cast<size_t>(at) == mask_of(graph.node(node)) || dense_elements(graph, operand);
   }
   Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
     return {false, 0, "nothing joins attention"};
@@ -113,25 +183,19 @@ class AttentionBackend final : public Backend {
     const Graph& g = context.graph;
     const ValueId v = members.back();
     const Node& node = g.node(v);
-    TENON_CHECK(attr_as<std::string>(node, "layout") == "heads_last", "attention that was not arranged");
-    auto e = std::make_unique<AttentionNode>();
-    e->scale = static_cast<float>(attr_as<double>(node, "scale"));
-    e->causal = attr_as<bool>(node, "causal");
-    e->inputs = inputs_of(g, members);
-    e->outputs = {v};
-    const auto operand = [&](size_t i) { return inner::operand_in(context, *e, node, i); };
-    e->q = operand(0);
-    e->k = operand(1);
-    e->v = operand(2);
-    std::optional<Dim> mask_column;
-    if (node.inputs.size() > 3) {
-      e->mask = operand(3);
-      const bool repeated = e->mask->shape.empty() || e->mask->shape.back() == Dim(1);
-      mask_column = repeated ? Dim(0) : e->mask->strides.back();
+    if (node.op == ops::attention_gradient) {
+      auto e = made<GradientNode>(context, members);
+      e->dy = inner::operand_in(context, *e, node, 3);
+      e->gradient = inner::result_in(context, *e, v);
+      TENON_ASSIGN(e->kernels,
+                   GradientKernels::make(spec_of(e->terms, e->gradient), e->terms.causal, context.allocator));
+      e->kernels_compiled = e->kernels.compiled();
+      return std::unique_ptr<Executable>(std::move(e));
     }
+    TENON_CHECK(attr_as<std::string>(node, "layout") == "heads_last", "attention that was not arranged");
+    auto e = made<AttentionNode>(context, members);
     e->y = inner::result_in(context, *e, v);
-    TENON_ASSIGN(e->kernels, Kernels::make({node.type.dtype, mask_column, e->y.strides.back()}, e->causal,
-                                           context.allocator));
+    TENON_ASSIGN(e->kernels, Kernels::make(spec_of(e->terms, e->y), e->terms.causal, context.allocator));
     e->kernels_compiled = e->kernels.compiled();
     return std::unique_ptr<Executable>(std::move(e));
   }

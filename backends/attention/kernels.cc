@@ -11,38 +11,50 @@ std::string lane_stride(Dim stride, const char* symbol) {
   return stride == Dim(1) ? "1" : stride == Dim(0) ? "0" : symbol;
 }
 
-std::string softmax_text(const Spec& spec, bool causal) {
-  std::string scores = "%scaled", body;
+struct Scores {
+  std::string parameters, body, value;
+};
+
+// The scores of products %s [R,K]: times %scale, plus the mask, and -inf where a causal mask hides them.
+Scores scores_text(const Spec& spec, bool causal) {
+  Scores made{"%s: f32[R,K] strides=[S,1], %scale: f32[]",
+              "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
+              "  %zero = full{value=0.0, shape=[], dtype=f32}\n"
+              "  %scaled = mul(%s, %scale)\n",
+              "%scaled"};
   if (spec.mask_column) {
     const bool wide = spec.dtype == DType::f32;
-    body += wide ? "  %masked = add(%scaled, %mask)\n"
-                 : "  %wide_mask = cast(%mask){dtype=f32}\n  %masked = add(%scaled, %wide_mask)\n";
-    scores = "%masked";
+    made.parameters += ", %mask: " + std::string(name(spec.dtype)) + "[R,K] strides=[A," +
+                       lane_stride(*spec.mask_column, "B") + "]";
+    made.body += wide ? "  %masked = add(%scaled, %mask)\n"
+                      : "  %wide_mask = cast(%mask){dtype=f32}\n  %masked = add(%scaled, %wide_mask)\n";
+    made.value = "%masked";
   }
   if (causal) {
-    body += R"(  %row = iota{shape=[R,1], dtype=i32, axis=0}
+    made.parameters += ", %first_hidden: i32[]";
+    made.body += R"(  %row = iota{shape=[R,1], dtype=i32, axis=0}
   %column = iota{shape=[1,K], dtype=i32, axis=1}
   %end = add(%row, %first_hidden)
   %seen = lt(%column, %end)
   %cut = where(%seen, )" +
-            scores + ", %nothing)\n";
-    scores = "%cut";
+                 made.value + ", %nothing)\n";
+    made.value = "%cut";
   }
-  return "graph @softmax_block(%s: f32[R,K] strides=[S,1], %scale: f32[]" +
-         (spec.mask_column ? ", %mask: " + std::string(name(spec.dtype)) + "[R,K] strides=[A," +
-                                 lane_stride(*spec.mask_column, "B") + "]"
-                           : "") +
-         (causal ? ", %first_hidden: i32[]" : "") +
-         ", %largest: f32[R,1], %total: f32[R,1], %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B) {\n"
-         "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
-         "  %zero = full{value=0.0, shape=[], dtype=f32}\n"
-         "  %scaled = mul(%s, %scale)\n" +
-         body + "  %most = max(" + scores + "){axes=[1], keepdims=true}\n" +
+  return made;
+}
+
+constexpr std::string_view kSizes = ", %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B";
+
+std::string block_text(const Spec& spec, bool causal) {
+  const Scores scores = scores_text(spec, causal);
+  return "graph @softmax_block(" + scores.parameters + ", %largest: f32[R,1], %total: f32[R,1]" +
+         std::string(kSizes) + ") {\n" + scores.body + "  %most = max(" + scores.value +
+         "){axes=[1], keepdims=true}\n" +
          R"(  %new_largest = maximum(%largest, %most)
   %unseen = eq(%new_largest, %nothing)
   %shift = where(%unseen, %zero, %new_largest)
   %below = sub()" +
-         scores + R"(, %shift)
+         scores.value + R"(, %shift)
   %weights = exp(%below)
   %sum = sum(%weights){axes=[1], keepdims=true}
   %step = sub(%largest, %shift)
@@ -52,6 +64,34 @@ std::string softmax_text(const Spec& spec, bool causal) {
   return %new_largest strides=[1,1], %weights strides=[S,1], %factors strides=[1,1], %new_total strides=[1,1]
 })";
 }
+
+// A row that sees nothing has the weights 0.
+std::string softmax_text(const Spec& spec, bool causal) {
+  const Scores scores = scores_text(spec, causal);
+  return "graph @attention_softmax(" + scores.parameters + std::string(kSizes) + ") {\n" + scores.body +
+         "  %largest = max(" + scores.value + "){axes=[1], keepdims=true}\n" +
+         R"(  %unseen = eq(%largest, %nothing)
+  %shift = where(%unseen, %zero, %largest)
+  %below = sub()" +
+         scores.value + R"(, %shift)
+  %exponentials = exp(%below)
+  %total = sum(%exponentials){axes=[1], keepdims=true}
+  %one = full{value=1.0, shape=[], dtype=f32}
+  %divisor = where(%unseen, %one, %total)
+  %weights = div(%exponentials, %divisor)
+  return %weights strides=[S,1]
+})";
+}
+
+constexpr std::string_view kSoftmaxGradient =
+    R"(graph @attention_softmax_gradient(%weights: f32[R,K] strides=[S,1], %d: f32[R,K] strides=[S,1], %scale: f32[], %ks: i64[] = S) {
+  %weighted = mul(%weights, %d)
+  %total = sum(%weighted){axes=[1], keepdims=true}
+  %centered = sub(%d, %total)
+  %product = mul(%weights, %centered)
+  %y = mul(%product, %scale)
+  return %y strides=[S,1]
+})";
 
 std::string quotient_text(const Spec& spec) {
   const std::string type(name(spec.dtype)), result = spec.dtype == DType::f32 ? "%quotient" : "%y";
@@ -65,6 +105,15 @@ std::string quotient_text(const Spec& spec) {
          "  return " + result + " strides=[Y," + lane_stride(spec.result_element, "E") + "]\n}";
 }
 
+std::string store_text(const Spec& spec) {
+  const std::string type(name(spec.dtype));
+  return "graph @attention_store(%x: f32[R,D] strides=[S,1], %ks: i64[] = S, %ky: i64[] = Y, %ke: i64[] = E) "
+         "{\n"
+         "  %one = full{value=1.0, shape=[], dtype=f32}\n  %y = " +
+         (spec.dtype == DType::f32 ? "mul(%x, %one)" : "cast(%x){dtype=" + type + "}") +
+         "\n  return %y strides=[Y," + lane_stride(spec.result_element, "E") + "]\n}";
+}
+
 std::string widen_text(DType dtype) {
   return "graph @attention_widen(%x: " + std::string(name(dtype)) +
          R"([R,D] strides=[A,1], %ka: i64[] = A, %kz: i64[] = Z) {
@@ -73,28 +122,33 @@ std::string widen_text(DType dtype) {
 })";
 }
 
+// The buffers of a kernel, some of which may be missing.
+struct Buffers {
+  std::array<void*, 10> all;
+  size_t count = 0;
+  void add(const void* p) { all[count++] = const_cast<void*>(p); }
+};
+
 }  // namespace
 
 Result<std::unique_ptr<Softmax>> Softmax::make(const Spec& spec, bool causal, const Allocator& allocator) {
   auto made = std::make_unique<Softmax>();
   made->causal_ = causal;
   made->has_mask_ = spec.mask_column.has_value();
-  TENON_ASSIGN(made->kernel_, inner::Kernel::make(softmax_text(spec, causal), allocator));
+  TENON_ASSIGN(made->kernel_, inner::Kernel::make(block_text(spec, causal), allocator));
   return made;
 }
 
 Status Softmax::run(const Step& step, const Block& block, char* scratch) const {
-  std::array<void*, 10> buffers;
-  size_t count = 0;
-  const auto add = [&](const void* p) { buffers[count++] = const_cast<void*>(p); };
-  add(block.scores);
-  add(block.scale);
-  if (has_mask_) add(block.mask);
-  if (causal_) add(block.first_hidden);
+  Buffers buffers;
+  buffers.add(block.scores);
+  buffers.add(block.scale);
+  if (has_mask_) buffers.add(block.mask);
+  if (causal_) buffers.add(block.first_hidden);
   for (const void* p : std::initializer_list<const void*>{block.largest, block.total, block.next_largest,
                                                           block.weights, block.factors, block.next_total})
-    add(p);
-  return inner::run(step, buffers.data(), scratch);
+    buffers.add(p);
+  return inner::run(step, buffers.all.data(), scratch);
 }
 
 Result<Kernels> Kernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
@@ -112,6 +166,36 @@ Result<Kernels> Kernels::make(const Spec& spec, bool causal, const Allocator& al
 
 int Kernels::compiled() const {
   return whole->kernel().compiled() + quotient->compiled() + (cut ? cut->kernel().compiled() : 0) +
+         (widen ? widen->compiled() : 0);
+}
+
+Result<GradientKernels> GradientKernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
+  GradientKernels made;
+  made.causal = causal;
+  made.has_mask = spec.mask_column.has_value();
+  TENON_ASSIGN(made.softmax, inner::Kernel::make(softmax_text(spec, causal), allocator));
+  TENON_ASSIGN(made.softmax_gradient, inner::Kernel::make(kSoftmaxGradient, allocator));
+  if (spec.dtype != DType::f32 || spec.result_element != Dim(1)) {
+    TENON_ASSIGN(made.store, inner::Kernel::make(store_text(spec), allocator));
+  }
+  if (spec.dtype != DType::f32) {
+    TENON_ASSIGN(made.widen, inner::Kernel::make(widen_text(spec.dtype), allocator));
+  }
+  return made;
+}
+
+Status GradientKernels::run_softmax(const Step& step, const WholeRows& rows, char* scratch) const {
+  Buffers buffers;
+  buffers.add(rows.scores);
+  buffers.add(rows.scale);
+  if (has_mask) buffers.add(rows.mask);
+  if (causal) buffers.add(rows.first_hidden);
+  buffers.add(rows.weights);
+  return inner::run(step, buffers.all.data(), scratch);
+}
+
+int GradientKernels::compiled() const {
+  return softmax->compiled() + softmax_gradient->compiled() + (store ? store->compiled() : 0) +
          (widen ? widen->compiled() : 0);
 }
 

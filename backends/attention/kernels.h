@@ -8,6 +8,10 @@
 
 namespace tenon::attention {
 
+constexpr int64_t kFloat = sizeof(float);
+// Multiply-adds of a step for each thread; with fewer, waking a thread costs more than it saves.
+constexpr int64_t kWorkPerThread = 1 << 15;
+
 // The parts of a node that the texts of its kernels depend on.
 struct Spec {
   DType dtype = DType::f32;        // of the operands and the result
@@ -39,6 +43,31 @@ class Softmax {
  private:
   bool causal_ = false, has_mask_ = false;
   std::unique_ptr<inner::Kernel> kernel_;
+};
+
+// The memory of the softmax of whole rows.
+struct WholeRows {
+  const float *scores, *scale;
+  const void* mask;             // null if there is none
+  const int32_t* first_hidden;  // with a causal mask: the first column that row 0 does not see
+  float* weights;               // the result
+};
+
+// The kernels around the products of the gradient.
+struct GradientKernels {
+  bool causal = false, has_mask = false;
+  // The softmax of rows. Sizes: R rows, K columns, S floats from row to row, A and B the strides of the mask along rows and columns.
+  std::unique_ptr<inner::Kernel> softmax;
+  // scale * weights * (d - sum of d * weights over a row), for the gradient d of the weights. Buffers: weights, d, scale, the result; sizes
+  // R, K and S.
+  std::unique_ptr<inner::Kernel> softmax_gradient;
+  std::unique_ptr<inner::Kernel> widen;  // as that of Kernels
+  // f32 rows [R,D] of S floats in the type of the result, whose strides are Y and E. Null for a dense result in f32.
+  std::unique_ptr<inner::Kernel> store;
+
+  static Result<GradientKernels> make(const Spec& spec, bool causal, const Allocator& allocator);
+  Status run_softmax(const Step& step, const WholeRows& rows, char* scratch) const;
+  int compiled() const;
 };
 
 struct Kernels {

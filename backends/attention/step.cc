@@ -13,6 +13,7 @@ namespace tenon::attention {
 namespace {
 
 using inner::panel_width;
+using inner::whole_panels;
 
 constexpr int64_t kKeys = 512;  // most keys of a block: their k and v stay in the second cache
 constexpr int64_t kWidenedKeys =
@@ -20,11 +21,6 @@ constexpr int64_t kWidenedKeys =
 constexpr int64_t kGroup = 48;  // most rows of a group: its scores stay in the second cache too
 constexpr int64_t kMostGroups = 5;  // most groups that use one packed block of keys
 constexpr int64_t kFewRows = 4;     // with so few rows packing k costs more than it saves
-constexpr int64_t kWorkPerThread =
-    1 << 15;  // multiply-adds; with fewer, waking a thread costs more than it saves
-constexpr int64_t kFloat = sizeof(float);
-
-int64_t padded(int64_t n) { return ceil_div(n, panel_width()) * panel_width(); }
 
 }  // namespace
 
@@ -69,7 +65,7 @@ Status AttentionStep::plan(int most_threads) {
   group_ = ceil_div(rows, std::max<int64_t>(groups_, 1));
   groups_ = ceil_div(rows, std::max<int64_t>(group_, 1));
   const int64_t most_keys = widens() && rows <= kFewRows ? kWidenedKeys : kKeys;
-  block_ = padded(ceil_div(keys, std::max<int64_t>(ceil_div(keys, most_keys), 1)));
+  block_ = whole_panels(ceil_div(keys, std::max<int64_t>(ceil_div(keys, most_keys), 1)));
   const int64_t all = batch * heads * groups_, work = all * group_ * keys * (depth + width);
   const int64_t most = std::min<int64_t>(most_threads, std::max<int64_t>(all, 1));
   threads_ = static_cast<int>(std::clamp<int64_t>(work / kWorkPerThread, 1, most));
@@ -86,10 +82,10 @@ Status AttentionStep::prepare_kernels() {
   if (groups_ == 0) return {};
   for (const bool last : {false, true}) {
     const int64_t r = last ? rows - (groups_ - 1) * group_ : group_;
-    TENON_TRY(
-        prepare(*kernels->quotient,
-                {{"R", r}, {"D", width}, {"S", padded(width)}, {"Y", y.strides[1]}, {"E", y.strides[3]}},
-                &quotient_[last]));
+    TENON_TRY(prepare(
+        *kernels->quotient,
+        {{"R", r}, {"D", width}, {"S", whole_panels(width)}, {"Y", y.strides[1]}, {"E", y.strides[3]}},
+        &quotient_[last]));
     if (blocks == 0) continue;
     const int64_t c = last ? keys - (blocks - 1) * block_ : block_;
     if (widens()) {
@@ -97,7 +93,8 @@ Status AttentionStep::prepare_kernels() {
                         &widen_q_[last]));
       TENON_TRY(prepare(*kernels->widen, {{"R", c}, {"D", depth}, {"A", k.strides[1]}, {"Z", depth}},
                         &widen_k_[last]));
-      TENON_TRY(prepare(*kernels->widen, {{"R", c}, {"D", width}, {"A", v.strides[1]}, {"Z", padded(width)}},
+      TENON_TRY(prepare(*kernels->widen,
+                        {{"R", c}, {"D", width}, {"A", v.strides[1]}, {"Z", whole_panels(width)}},
                         &widen_v_[last]));
     }
     for (const bool last_rows : {false, true}) {
@@ -132,10 +129,10 @@ void AttentionStep::plan_scratch() {
   parts_.queries = take(widens() ? item_rows * depth : 0);
   parts_.keys = take(widens() ? block_ * depth : 0);
   parts_.panels = take(packs_keys_ ? block_ * depth : 0);
-  parts_.values = take(copies_values_ ? block_ * padded(width) : 0);
+  parts_.values = take(copies_values_ ? block_ * whole_panels(width) : 0);
   parts_.scores = take(group_ * block_);
   parts_.weights = take(group_ * block_);
-  parts_.sums = take(item_rows * padded(width));
+  parts_.sums = take(item_rows * whole_panels(width));
   parts_.largest = take(item_rows);
   parts_.total = take(item_rows);
   parts_.next = take(2 * group_);
@@ -188,7 +185,7 @@ bool AttentionStep::widen_queries(Item& item) const {
 }
 
 bool AttentionStep::take_keys(const Item& item, Keys& block) const {
-  const int64_t w = panel_width(), wide = padded(width);
+  const int64_t w = panel_width(), wide = whole_panels(width);
   const char* k_at = item.k + block.first * k.strides[1] * element;
   const char* v_at = item.v + block.first * v.strides[1] * element;
   const bool last = block.first + block.count == keys;
@@ -248,13 +245,14 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
   std::copy_n(next_largest, r.count, largest);
   std::copy_n(next_total, r.count, total);
   for (int64_t j = 0; j < width; j += w)
-    inner::multiply({weights, block_, r.count, block.v + j, block.v_stride, seen, sums + j, padded(width),
-                     nullptr, factors});
+    inner::multiply({weights, block_, r.count, block.v + j, block.v_stride, seen, sums + j,
+                     whole_panels(width), nullptr, factors});
   return true;
 }
 
 bool AttentionStep::compute(Item item) const {
-  const int64_t wide = padded(width), first = item.from * group_, end = std::min(rows, item.to * group_);
+  const int64_t wide = whole_panels(width), first = item.from * group_,
+                end = std::min(rows, item.to * group_);
   float *sums = item.scratch + parts_.sums, *largest = item.scratch + parts_.largest,
         *total = item.scratch + parts_.total;
   std::fill_n(sums, (end - first) * wide, 0.0f);

@@ -98,13 +98,13 @@ template <class V, int R, bool Ahead>
   }
 }
 
-constexpr int kMostRows = 12;
+constexpr int kMostTileRows = 12;
 template <class T>
 struct Tiles {
   using TileFn = void (*)(const PanelProductOf<T>&);
-  int lanes, most;                           // elements of a vector, rows of the largest tile
-  std::array<TileFn, kMostRows> of = {};     // of 1, 2, ... rows
-  std::array<TileFn, kMostRows> ahead = {};  // likewise, for PanelProductOf::ahead
+  int lanes, most;                               // elements of a vector, rows of the largest tile
+  std::array<TileFn, kMostTileRows> of = {};     // of 1, 2, ... rows
+  std::array<TileFn, kMostTileRows> ahead = {};  // likewise, for PanelProductOf::ahead
   void (*transpose)(const T*, int64_t, T*, int64_t) = nullptr;  // of a square of lanes
 };
 

@@ -5,11 +5,15 @@
 
 #include <cstdint>
 
+#include "src/base/align.h"
+
 namespace tenon::inner {
 
 template <class T>
 int panel_width_of();  // columns of a panel of T, which is float or double
 inline int panel_width() { return panel_width_of<float>(); }
+// The columns of the panels that have n columns.
+inline int64_t whole_panels(int64_t n) { return ceil_div(n, panel_width()) * panel_width(); }
 
 // Packs `count` <= panel_width() columns of `depth` elements into the rows of a panel. Column j has its elements at
 // matrix + j * column_stride + k * stride. Columns behind the last are zeros.

@@ -597,7 +597,16 @@ class GraphGen {
           const ValueId finite = b_(ops::isfinite, {in[2]});
           in[2] = b_(ops::where, {finite, in[2], b_.scalar(0, t)});
         }
-        if (size(batch) <= 5) add(ops::attention, in, {{"causal", causal}, {"scale", 0.5}});
+        if (size(batch) > 5) return;
+        const std::vector<NamedAttr> attrs = {{"causal", causal}, {"scale", 0.5}};
+        if (chance(60)) {
+          add(ops::attention, in, attrs);
+          return;
+        }
+        for (size_t i = 0; i < 3; ++i)
+          in[i] = b_(ops::transpose, {in[i]}, {{"perm", Dims{Dim(0), Dim(2), Dim(1), Dim(3)}}});
+        in.insert(in.begin() + 3, add_input(t, {batch, length, Dim(2), Dim(4)}));
+        add(ops::attention_gradient, in, attrs);
       }
     }
   }

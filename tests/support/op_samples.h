@@ -184,6 +184,11 @@ inline Table make_table() {
       {{"2,4,3,8", "2,2,3,8", "2,2,3,8", "2,4,3,3"}, {scale, {"causal", true}}, "2,4,3,8"},
       {{"1,2,3,4", "1,1,0,4", "1,1,0,2", "3,0"}, {scale}, "1,2,3,2"},
       {{"N,4,M,8", "N,2,K,8", "N,2,K,8", "N,1,M,K"}, {scale, {"causal", true}}, "N,4,M,8"}};
+  t[shapes::attention_gradient] = {
+      {{"2,3,4,8", "2,5,4,8", "2,5,4,6", "2,3,4,6", "3,5"}, {scale}, "752"},
+      {{"2,3,4,8", "2,3,2,8", "2,3,2,8", "2,3,4,8", "2,4,3,3"}, {scale, {"causal", true}}, "384"},
+      {{"1,3,2,4", "1,0,1,4", "1,0,1,2", "1,3,2,2", "3,0"}, {scale}, "24"},
+      {{"N,M,4,8", "N,K,2,8", "N,K,2,8", "N,M,4,8", "N,1,M,K"}, {scale, {"causal", true}}, "32*K*N+32*M*N"}};
   auto conv = [](Dims strides, Dims low, Dims high, Dims dilations, std::vector<NamedAttr> more = {}) {
     more.push_back({"strides", strides});
     more.push_back({"padding", low});

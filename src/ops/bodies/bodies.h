@@ -46,7 +46,8 @@ ValueId matmul(Builder& b, const Node& node);
 ValueId int_matmul(Builder& b, const Node& node);
 ValueId grouped_matmul(Builder& b, const Node& node);
 ValueId linear(Builder& b, const Node& node);
-ValueId attention(Builder& b, const Node& node);
+ValueId attention(Builder& b, const Node& node);           // src/ops/bodies/attention.cc
+ValueId attention_gradient(Builder& b, const Node& node);  // likewise
 ValueId convolution(Builder& b, const Node& node);
 ValueId convolution_weight_gradient(Builder& b, const Node& node);
 ValueId max_pool(Builder& b, const Node& node);

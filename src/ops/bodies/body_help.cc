@@ -46,6 +46,15 @@ Dims to_channels_last(int rank) {
 
 bool is_channels_last(const Node& node) { return attr_as<std::string>(node, "layout") == "channels_last"; }
 
+ValueId transpose_last(Builder& b, ValueId v) {
+  const int rank = b.type(v).rank();
+  Dims perm;
+  for (int i = 0; i < rank - 2; ++i) perm.push_back(Dim(i));
+  perm.push_back(Dim(rank - 1));
+  perm.push_back(Dim(rank - 2));
+  return transpose(b, v, std::move(perm));
+}
+
 Node with_layout(const Node& node, const std::string& layout) {
   Node copy = node;
   const auto& specs = op(node.op).attr_specs;

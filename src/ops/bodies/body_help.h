@@ -19,6 +19,11 @@ inline ValueId like(Builder& b, ValueId v, double value) { return b.scalar(value
 inline ValueId count(Builder& b, ValueId v, Dim size) {
   return size.is_const() ? like(b, v, static_cast<double>(size.value())) : b.size(size, dtype_of(b, v));
 }
+inline ValueId transpose(Builder& b, ValueId v, Dims perm) {
+  return b(ops::transpose, {v}, {{"perm", std::move(perm)}});
+}
+// Swaps the last two axes.
+ValueId transpose_last(Builder& b, ValueId v);
 inline bool has(const Node& node, size_t operand) { return node.inputs.size() > operand; }
 
 // Folds the axes with `row`; the axes stay with size 1.
@@ -39,13 +44,27 @@ Node with_layout(const Node& node, const std::string& layout);
 // A copy of the node on x in channels_first, which the bodies of convolution and pooling require.
 Node channels_first(Builder& b, const Node& node);
 
-// What the attention of a node with layout heads_first is made of, in wide arithmetic. Heads that share k and v
-// are rows of one matrix: scaled is [B, Hkv, rows, D], weights [B, Hkv, rows, keys].
+// Operands of attention with heads first, and its attributes.
+struct AttentionTerms {
+  ValueId q, k, v, mask;  // mask: kNoValue if there is none
+  double scale;
+  bool causal;
+};
+// Those of a node of the row attention.
+AttentionTerms attention_terms(Builder& b, const Node& node);
+// What attention is made of, in wide arithmetic. Heads that share k and v are rows of one matrix: scaled is [B, Hkv, rows, D], weights
+// [B, Hkv, rows, keys].
 struct AttentionParts {
   ValueId scaled, k, v;  // scaled: q times the scale
   ValueId weights;       // of each key in each row
 };
-AttentionParts attention_parts(Builder& b, const Node& node);
+AttentionParts attention_parts(Builder& b, const AttentionTerms& terms);
+// The gradients of the operands with heads first, in wide arithmetic, for the gradient dy of the result; scores [B,H,L,S]: the gradient of
+// q k^T * scale + mask.
+struct AttentionGradients {
+  ValueId q, k, v, scores;
+};
+AttentionGradients attention_gradients(Builder& b, const AttentionTerms& terms, ValueId dy);
 // Exchanges the axes of heads and of positions.
 ValueId swap_heads(Builder& b, ValueId v);
 // The attention of a node on other operands, which have the layout heads_last. Returns its result in this layout.

@@ -1,25 +1,9 @@
 // See bodies.h. The bodies of matmul and convolution are their definitions: all products, then their sum.
 // They are the reference in tests, and the implementation for dtypes that no library takes.
-#include <limits>
-
 #include "src/ops/bodies/body_help.h"
 
 namespace tenon::bodies {
 namespace {
-
-ValueId transpose(Builder& b, ValueId v, Dims perm) {
-  return b(ops::transpose, {v}, {{"perm", std::move(perm)}});
-}
-
-// Swaps the last two axes.
-ValueId transpose_last(Builder& b, ValueId v) {
-  const int rank = b.type(v).rank();
-  Dims perm;
-  for (int i = 0; i < rank - 2; ++i) perm.push_back(Dim(i));
-  perm.push_back(Dim(rank - 1));
-  perm.push_back(Dim(rank - 2));
-  return transpose(b, v, std::move(perm));
-}
 
 Dims spatial_axes(int rank) {
   Dims axes;
@@ -85,73 +69,6 @@ ValueId linear(Builder& b, const Node& node) {
   const ValueId y = b(ops::matmul, {node.inputs[0], transpose_last(b, node.inputs[1])},
                       {{"tf32", attr_as<bool>(node, "tf32")}});
   return has(node, 2) ? b(ops::add, {y, node.inputs[2]}) : y;
-}
-
-// Heads that share k and v become rows of one matrix, [B, Hkv, G*L, D], so that no operand is repeated.
-AttentionParts attention_parts(Builder& b, const Node& node) {
-  const ValueId q = wide(b, node.inputs[0]), k = wide(b, node.inputs[1]), v = wide(b, node.inputs[2]);
-  const DType dtype = dtype_of(b, q);
-  const Dims qs = b.shape(q), ks = b.shape(k);
-  const Dim batch = qs[0], heads = qs[1], length = qs[2], keys = ks[2];
-  const bool grouped = ks[1] != heads;
-  Dim rows = length;
-  if (grouped) rows = b.dims().mul(*b.dims().divide(heads, ks[1]), length);
-
-  ValueId scaled = b(ops::mul, {q, like(b, q, attr_as<double>(node, "scale"))});
-  if (grouped) scaled = b.reshape(scaled, {batch, ks[1], rows, qs[3]});
-  ValueId scores = b(ops::matmul, {scaled, transpose_last(b, k)});
-  if (grouped) scores = b.reshape(scores, {batch, heads, length, keys});
-  if (has(node, 3)) scores = b(ops::add, {scores, b.cast(node.inputs[3], dtype)});
-  const ValueId nothing = like(b, q, -std::numeric_limits<double>::infinity());
-  if (attr_as<bool>(node, "causal")) {
-    const ValueId row =
-        b(ops::iota, {}, {{"shape", Dims{length, Dim(1)}}, {"dtype", DType::i32}, {"axis", Dim(0)}});
-    const ValueId column =
-        b(ops::iota, {}, {{"shape", Dims{Dim(1), keys}}, {"dtype", DType::i32}, {"axis", Dim(1)}});
-    scores = b(ops::where, {b(ops::le, {column, row}), scores, nothing});
-  }
-  // Softmax, except that a row of only -inf gives zeros: its shift is 0, and its sum 0 is replaced by 1.
-  const Dims last = {Dim(-1)};
-  const ValueId largest = fold(b, ops::max, scores, last);
-  const ValueId shift = b(ops::where, {b(ops::eq, {largest, nothing}), like(b, q, 0), largest});
-  const ValueId e = b(ops::exp, {b(ops::sub, {scores, shift})});
-  const ValueId total = fold(b, ops::sum, e, last);
-  const ValueId divisor = b(ops::where, {b(ops::eq, {total, like(b, q, 0)}), like(b, q, 1), total});
-  ValueId weights = b(ops::div, {e, divisor});
-  if (grouped) weights = b.reshape(weights, {batch, ks[1], rows, keys});
-  return {scaled, k, v, weights};
-}
-
-ValueId swap_heads(Builder& b, ValueId v) { return transpose(b, v, {Dim(0), Dim(2), Dim(1), Dim(3)}); }
-
-ValueId add_heads_last(Builder& b, const Node& node, const std::vector<ValueId>& operands) {
-  auto arranged = b.try_add(ops::attention, operands,
-                            {{"causal", attr_as<bool>(node, "causal")},
-                             {"scale", attr_as<double>(node, "scale")},
-                             {"layout", std::string("heads_last")},
-                             {"whole", attr_as<bool>(node, "whole")}});
-  TENON_CHECK(arranged.ok(), arranged.status().message());
-  return *arranged;
-}
-
-ValueId attention_heads_last(Builder& b, Node node) {
-  if (attr_as<std::string>(node, "layout") == "heads_last") return b.add(std::move(node));
-  std::vector<ValueId> operands = node.inputs;
-  for (size_t i = 0; i < 3; ++i) operands[i] = swap_heads(b, operands[i]);
-  return swap_heads(b, add_heads_last(b, node, operands));
-}
-
-ValueId attention(Builder& b, const Node& given) {
-  if (attr_as<std::string>(given, "layout") == "heads_last") {
-    Node first = with_layout(given, "heads_first");
-    for (size_t i = 0; i < 3; ++i) first.inputs[i] = swap_heads(b, given.inputs[i]);
-    return swap_heads(b, attention(b, first));
-  }
-  const AttentionParts parts = attention_parts(b, given);
-  const ValueId result = b(ops::matmul, {parts.weights, parts.v});
-  Dims shape = b.shape(given.inputs[0]);
-  shape[3] = b.shape(parts.v)[3];
-  return narrow(b, given, b.reshape(result, std::move(shape)));
 }
 
 // windows(pad(x)) [N, g, 1, C/g, positions..., kernel...] times w [1, g, O/g, C/g, 1..., kernel...], summed

@@ -1,40 +1,52 @@
-// See gradients.h. The gradient of attention. With the weights P, which are computed again:
-//   dv = P^T dy,   dP = dy v^T,   dS = P * (dP - sum of dP * P over a row)
-//   dq = scale * dS k,   dk = dS^T (scale * q)
-// and dS is the gradient by the mask.
+// See gradients.h. The gradient of attention: the row attention_gradient, or its nodes if the gradient of the mask is wanted.
 #include "src/ops/gradients/help.h"
 
 namespace tenon::gradients {
 namespace {
 
-Expr times(Expr a, Expr b) { return call(ops::matmul, a, b); }
+// The gradients of q, k and v with heads last, from the vector that has them one after the other.
+std::vector<Expr> split(const Expr& all, const std::vector<Expr>& operands) {
+  std::vector<Expr> parts;
+  DimTable& dims = all.b->dims();
+  Dim begin = 0;
+  for (const Expr& x : operands) {
+    Dim size = 1;
+    for (const Dim n : x.shape()) size = dims.mul(size, n);
+    const Dim end = dims.add(begin, size);
+    parts.push_back(
+        reshape(call(ops::slice, all, {{"axis", Dim(0)}, {"start", begin}, {"end", end}}), x.shape()));
+    begin = end;
+  }
+  return parts;
+}
 
 }  // namespace
 
 Status attention(GradientContext& c) {
   const Terms t{c};
-  const Dims swap = {Dim(0), Dim(2), Dim(1), Dim(3)};
   const bool last = attr_as<std::string>(c.node, "layout") == "heads_last";
-  auto first = [&](Expr v) { return last ? transpose(v, swap) : v; };
-  Node node = bodies::with_layout(c.node, "heads_first");
-  for (size_t i = 0; i < 3; ++i) node.inputs[i] = first(t.given(i)).v;
-  const Dims q_shape = c.b.shape(node.inputs[0]);
-  const bodies::AttentionParts parts = bodies::attention_parts(c.b, node);
-  const Expr weights{&c.b, parts.weights}, k{&c.b, parts.k}, v{&c.b, parts.v}, scaled{&c.b, parts.scaled};
-
-  Dims rows = scaled.shape();
-  rows[3] = v.shape()[3];
-  const Expr dy = reshape(first(t.dy()), rows);
-  give(c, 2, [&](const Terms&) { return first(times(swap_last(weights), dy)); });
-  if (!t.wants(0) && !t.wants(1) && !t.wants(3)) return {};
-  const Expr weighted = weights * times(dy, swap_last(v));
-  const Expr scores = weighted - weights * fold(ops::sum, weighted, {Dim(-1)});
-  give(c, 0, [&](const Terms&) {
-    return first(reshape(times(scores, k) * attr_as<double>(node, "scale"), q_shape));
-  });
-  give(c, 1, [&](const Terms&) { return first(times(swap_last(scores), scaled)); });
-  give(c, 3,
-       [&](const Terms&) { return reshape(scores, {q_shape[0], q_shape[1], q_shape[2], k.shape()[2]}); });
+  const auto turned = [&](ValueId v) { return bodies::swap_heads(c.b, v); };
+  const auto given_last = [&](ValueId v) { return Expr{&c.b, last ? v : turned(v)}; };
+  if (t.wants(3)) {
+    const bodies::AttentionGradients d =
+        bodies::attention_gradients(c.b, bodies::attention_terms(c.b, c.node), last ? turned(c.dy) : c.dy);
+    const ValueId parts[] = {d.q, d.k, d.v};
+    for (size_t i = 0; i < 3; ++i)
+      give(c, i, [&](const Terms&) { return Expr{&c.b, last ? turned(parts[i]) : parts[i]}; });
+    set(c, 3, {&c.b, d.scores});
+    return {};
+  }
+  std::vector<Expr> operands;
+  for (size_t i = 0; i < 3; ++i) operands.push_back(given_last(c.node.inputs[i]));
+  std::vector<ValueId> all = {operands[0].v, operands[1].v, operands[2].v, given_last(c.dy).v};
+  if (c.node.inputs.size() > 3) all.push_back(c.node.inputs[3]);
+  auto gradient =
+      c.b.try_add(ops::attention_gradient, std::move(all),
+                  {{"causal", attr_as<bool>(c.node, "causal")}, {"scale", attr_as<double>(c.node, "scale")}});
+  TENON_TRY(gradient.status());
+  const std::vector<Expr> parts = split({&c.b, *gradient}, operands);
+  for (size_t i = 0; i < 3; ++i)
+    give(c, i, [&](const Terms&) { return last ? parts[i] : Expr{&c.b, turned(parts[i].v)}; });
   return {};
 }
 

@@ -59,6 +59,7 @@ Result<Dims> convolution_weight_gradient(InferContext& c);
 Result<Dims> pool(InferContext& c);  // attributes kernel strides padding padding_high dilations? layout
 Result<Dims> adaptive_pool(InferContext& c);  // attributes output layout
 Result<Dims> attention(InferContext& c);
+Result<Dims> attention_gradient(InferContext& c);
 Result<Dims> norm_last(InferContext& c);      // attribute axes_count; parameters have these axes' shape
 Result<Dims> instance_norm(InferContext& c);  // norm_channels with at least one spatial axis
 Result<Dims> gelu(InferContext& c);           // operand 0's shape; checks attribute approximate

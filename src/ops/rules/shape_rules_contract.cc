@@ -231,10 +231,18 @@ Result<Dims> adaptive_pool(InferContext& c) {
   return out;
 }
 
-Result<Dims> attention(InferContext& c) {
+namespace {
+
+// The shapes of q, k and v with heads first.
+struct AttentionShapes {
+  Dims q, k, v;
+};
+
+// Checks q, k, v and the mask, which is operand `mask` if there is one.
+Result<AttentionShapes> attention_shapes(InferContext& c, bool last, int mask) {
   const Rule r(c);
-  TENON_ASSIGN(const bool last, r.last("heads"));
-  Dims q = r.shape(0), k = r.shape(1), v = r.shape(2);
+  AttentionShapes shapes = {r.shape(0), r.shape(1), r.shape(2)};
+  auto& [q, k, v] = shapes;
   if (q.size() != 4 || k.size() != 4 || v.size() != 4) return r.refuse("q, k and v need rank 4");
   if (last)
     for (Dims* shape : {&q, &k, &v}) std::swap((*shape)[1], (*shape)[2]);
@@ -251,18 +259,46 @@ Result<Dims> attention(InferContext& c) {
     if (!constant && !r.divides(k[1], q[1]))
       return r.decline("it cannot be shown that " + text + " is false");
   }
-  if (r.operands() == 4) {
+  if (r.operands() > mask) {
     const Dims scores = {q[0], q[1], q[2], k[2]};
     // The claimed result's shape says nothing about the scores, so they get a claim of their own.
     Claim claim{scores};
     InferContext as_claimed{c.graph, c.node, c.dims, {}, &claim};
-    auto wide = broadcast_shapes(c.claim ? as_claimed : c, scores, r.shape(3));
+    auto wide = broadcast_shapes(c.claim ? as_claimed : c, scores, r.shape(mask));
     if (c.claim) c.claim->needed.insert(c.claim->needed.end(), claim.needed.begin(), claim.needed.end());
-    const std::string text = "mask " + r.print(r.shape(3)) + " against scores " + r.print(scores);
+    const std::string text = "mask " + r.print(r.shape(mask)) + " against scores " + r.print(scores);
     if (!wide.ok() && wide.status().code() == Code::unsupported) return r.decline(text);
     if (!wide.ok() || *wide != scores) return r.refuse(text);
   }
+  return shapes;
+}
+
+}  // namespace
+
+Result<Dims> attention(InferContext& c) {
+  TENON_ASSIGN(const bool last, Rule(c).last("heads"));
+  TENON_ASSIGN(const auto shapes, attention_shapes(c, last, 3));
+  const auto& [q, k, v] = shapes;
   return last ? Dims{q[0], q[2], q[1], v[3]} : Dims{q[0], q[1], q[2], v[3]};
+}
+
+Result<Dims> attention_gradient(InferContext& c) {
+  const Rule r(c);
+  TENON_ASSIGN(const auto shapes, attention_shapes(c, /*last=*/true, 4));
+  const auto& [q, k, v] = shapes;
+  const Dims& dy = r.shape(3);
+  if (dy.size() != 4) return r.refuse("the gradient of the result needs rank 4");
+  TENON_TRY(r.agree(dy[0], q[0], "batch of the result"));
+  TENON_TRY(r.agree(dy[1], q[2], "length of the result"));
+  TENON_TRY(r.agree(dy[2], q[1], "heads of the result"));
+  TENON_TRY(r.agree(dy[3], v[3], "head size of the result"));
+  Dim all = 0;
+  for (const Dims* shape : {&q, &k, &v}) {
+    Dim size = 1;
+    for (const Dim n : *shape) size = c.dims.mul(size, n);
+    all = c.dims.add(all, size);
+  }
+  return Dims{all};
 }
 
 Result<Dims> norm_last(InferContext& c) {

@@ -40,7 +40,7 @@ bool closed(const Graph& g, DimTable& dims, const Node& node, Dims& needs) {
   for (ShapeRule same :
        {&shapes::same, &shapes::same_axis, &shapes::gelu, &shapes::broadcast, &shapes::scalar,
         &shapes::reduce, &shapes::transpose, &shapes::flip, &shapes::concat, &shapes::matmul, &shapes::linear,
-        &shapes::attention, &shapes::expand, &shapes::from_shape})
+        &shapes::attention, &shapes::attention_gradient, &shapes::expand, &shapes::from_shape})
     if (rule == same) return true;
   if (rule == &shapes::reduce_axis || rule == &shapes::gather || rule == &shapes::take_along) {
     const Dims& shape = g.type(node.inputs[0]).shape;

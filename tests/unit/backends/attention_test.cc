@@ -21,7 +21,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct Case {
   int64_t batch = 1, heads = 2, key_heads = 2, rows = 5, keys = 5, depth = 8, width = 8;
-  bool causal = false, symbolic = false, heads_last = false;
+  bool causal = false, symbolic = false, heads_last = false, gradient = false;
   std::string mask = {};  // its shape, of the letters b, h, l, s and 1
   DType dtype = DType::f32;
 };
@@ -37,7 +37,7 @@ std::string print(const Case& c) {
          std::to_string(c.key_heads) + ", rows " + std::to_string(c.rows) + ", keys " +
          std::to_string(c.keys) + ", depth " + std::to_string(c.depth) + ", width " +
          std::to_string(c.width) + (c.causal ? ", causal" : "") + ", mask " + c.mask + ", " +
-         std::string(name(c.dtype));
+         std::string(name(c.dtype)) + (c.gradient ? ", the gradient" : "");
 }
 
 struct Built {
@@ -57,7 +57,7 @@ Built build(const Case& c, bool symbolic, const std::string& strides = "") {
   };
   const std::string h = std::to_string(c.heads), kh = std::to_string(c.key_heads),
                     d = std::to_string(c.depth), w = std::to_string(c.width);
-  if (c.heads_last) {
+  if (c.heads_last || c.gradient) {
     add("q", {c.batch, c.rows, c.heads, c.depth}, "B,L," + h + "," + d, strides);
     add("k", {c.batch, c.keys, c.key_heads, c.depth}, "B,S," + kh + "," + d, "");
     add("v", {c.batch, c.keys, c.key_heads, c.width}, "B,S," + kh + "," + w, "");
@@ -66,6 +66,7 @@ Built build(const Case& c, bool symbolic, const std::string& strides = "") {
     add("k", {c.batch, c.key_heads, c.keys, c.depth}, "B," + kh + ",S," + d, "");
     add("v", {c.batch, c.key_heads, c.keys, c.width}, "B," + kh + ",S," + w, "");
   }
+  if (c.gradient) add("dy", {c.batch, c.rows, c.heads, c.width}, "B,L," + h + "," + w, "");
   if (!c.mask.empty()) {
     std::vector<int64_t> shape;
     std::string symbols;
@@ -83,9 +84,10 @@ Built build(const Case& c, bool symbolic, const std::string& strides = "") {
     }
     add("m", shape, symbols, "");
   }
-  b.text = "graph @g(" + params + ") {\n  %y = attention(%q, %k, %v" + (c.mask.empty() ? "" : ", %m") +
+  b.text = "graph @g(" + params + ") {\n  %y = attention" +
+           (c.gradient ? "_gradient(%q, %k, %v, %dy" : "(%q, %k, %v") + (c.mask.empty() ? "" : ", %m") +
            "){scale=0.3, causal=" + (c.causal ? "true" : "false") +
-           (c.heads_last ? ", layout=\"heads_last\"" : "") + "}\n  return %y\n}\n";
+           (c.heads_last && !c.gradient ? ", layout=\"heads_last\"" : "") + "}\n  return %y\n}\n";
   return b;
 }
 
@@ -98,8 +100,10 @@ std::vector<float> floats(const HostTensor& t) {
 // Whether another back end has faster products for this type.
 bool stays_elsewhere(DType dtype) { return dtype == DType::bf16 && cpu_lacks("amx-bf16").empty(); }
 
+using Change = void (*)(std::vector<HostTensor>&);
+
 // Runs a case. change: of its inputs before they are used.
-void check(const Case& c, int threads = 2, void (*change)(std::vector<HostTensor>&) = nullptr) {
+void check_one(const Case& c, int threads, Change change) {
   SCOPED_TRACE(print(c));
   Built b = build(c, c.symbolic);
   if (change) change(b.inputs);
@@ -120,13 +124,23 @@ void check(const Case& c, int threads = 2, void (*change)(std::vector<HostTensor
   const Status status = run(**program, b.inputs, outputs);
   ASSERT_TRUE(status.ok()) << status.message();
   const auto got = floats(outputs[0]), wanted = floats((*expected)[0]);
+  // Gradients of k and v are sums over the rows, whose terms cancel.
+  const double rounding = c.gradient ? 2e-5 * std::sqrt(static_cast<double>(1 + c.rows)) : 2e-5;
   for (size_t i = 0; i < wanted.size(); ++i) {
     ASSERT_EQ(std::isnan(got[i]), std::isnan(wanted[i])) << "element " << i << " is " << got[i];
     if (std::isnan(wanted[i])) continue;
     // Both round the same sum, or neighbours of it, to the type.
     const double ulp =
         c.dtype == DType::f32 ? 0 : (c.dtype == DType::bf16 ? 0x1p-7 : 0x1p-10) * std::abs(wanted[i]);
-    ASSERT_NEAR(got[i], wanted[i], 2e-5 + ulp) << "element " << i;
+    ASSERT_NEAR(got[i], wanted[i], rounding + ulp) << "element " << i;
+  }
+}
+
+// Runs attention and its gradient.
+void check(Case c, int threads = 2, Change change = nullptr) {
+  for (const bool gradient : {false, true}) {
+    c.gradient = gradient;
+    check_one(c, threads, change);
   }
 }
 
@@ -179,7 +193,7 @@ TEST(Attention, MasksOfAllShapes) {
 
 TEST(Attention, RowsThatSeeNothingAreZero) {
   const auto hide = [](std::vector<HostTensor>& inputs) {
-    HostTensor& mask = inputs[3];
+    HostTensor& mask = inputs.back();
     for (int64_t i = 0; i < mask.count(); ++i)
       if (i / mask.shape.back() % 3 != 1 || i % 2) mask.set_number(i, -kInf);
   };
@@ -291,6 +305,30 @@ TEST(Attention, ExpandedKeysAndStridedResult) {
           i / 144 * strides[0] + i / 72 % 2 * strides[1] + i / 8 % 9 * strides[2] + i % 8 * strides[3];
       ASSERT_NEAR(y[static_cast<size_t>(at)], wanted[static_cast<size_t>(i)], 2e-5) << "element " << i;
     }
+  }
+}
+
+// A gradient whose elements are not dense.
+TEST(Attention, StridedGradient) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    Built b = build({.rows = 50, .keys = 33, .gradient = true, .dtype = dtype}, false);
+    auto expected = evaluate(*parse_graph(b.text), b.inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    b.text.insert(b.text.find("return %y") + 9, " strides=[3]");
+    auto program = Program::make(*parse_graph(b.text), {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    std::vector<Tensor> in;
+    for (HostTensor& t : b.inputs) in.push_back(tensor_of(t));
+    const auto wanted = floats((*expected)[0]);
+    HostTensor spread(dtype, {static_cast<int64_t>(3 * wanted.size())});
+    const std::vector<int64_t> strides = {3};
+    const std::vector<Tensor> out = {{spread.bytes.data(), dtype, (*expected)[0].shape, strides}};
+    const Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto got = floats(spread);
+    for (size_t i = 0; i < wanted.size(); ++i)
+      ASSERT_NEAR(got[3 * i], wanted[i], 2e-4 + (dtype == DType::f16 ? 0x1p-10 * std::abs(wanted[i]) : 0))
+          << i;
   }
 }
 

@@ -13,7 +13,7 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import images, rng, windows
+from . import attention, images, rng, windows
 from .saved import Saved
 
 aten = torch.ops.aten
@@ -29,6 +29,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
         rng.plant_masks(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
     else:
         rng.plant_seeded_masks(joint, again=limited or options.recompute == "cheap")
+    attention.drop_logsumexp(joint)
     if limited or options.recompute == "cheap":
         windows.plant_offsets(joint)
     least = _keep_random_numbers(joint)

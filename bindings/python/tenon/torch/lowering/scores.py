@@ -25,13 +25,6 @@ def for_heads(e, v, heads):
     return e.reshape(v, (b, heads, s, d))
 
 
-def over_heads(e, v, heads):
-    """The inverse for gradients: v [B, H, ...] summed over the heads that share one of `heads` heads."""
-    if sizes.same(v.shape[1], heads):
-        return v
-    return e.reduce("sum", e.reshape(v, (v.shape[0], heads, sizes.floor_div(v.shape[1], heads), *v.shape[2:])), [2])
-
-
 def scores(e, q, k, causal, mask, scale):
     """q k^T * scale + mask, [B, H, L, S], in f32 or f64. Positions that the mask hides are -inf."""
     product = e.wide(e.matmul(q, e.swap(for_heads(e, k, q.shape[1]), 2, 3)))

@@ -9,9 +9,8 @@ import torch
 from ...graph_text import Unsupported
 from ..lowering import sizes
 from ..lowering.differentiate import gradients
-from ..lowering.scores import factor, for_heads, over_heads, scores, weights
+from ..lowering.scores import factor
 from ..lowering.tensors import dtype_of
-from ..lowering.term import Term
 from .bag import sum_by_index
 from .move import bound, position
 from .row import TABLE, Row, row
@@ -78,20 +77,25 @@ def _(e, grad, x, grid, interpolation, padding, align_corners, output_mask):
 # --- attention --------------------------------------------------------------------------------------------------------
 @row("_scaled_dot_product_flash_attention_for_cpu_backward")
 def _(e, grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask=None, scale=None):
-    """With P the softmax of the scores: dV = P^T dO, dS = P * (dO V^T - sum(dO * O)) * scale, dQ = dS K, dK = dS^T Q (Dao et al.,
-    "FlashAttention", 2022, section 3)."""
     if dropout_p:
         raise Unsupported("attention with dropout inside")
-    p, _ = weights(e, scores(e, q, k, is_causal, attn_mask, scale))
-    heads, few = q.shape[1], k.shape[1]
-    half = lambda t: e.cast(t, q.dtype)  # products of 16-bit floats read 16-bit floats
-    dv = e.matmul(e.swap(half(p), 2, 3), grad)
-    dp = e.wide(e.matmul(grad, e.swap(for_heads(e, v, heads), 2, 3)))
-    total = e.reduce("sum", e.map("mul", e.wide(grad), e.wide(out)), [3], True)
-    ds = half((Term(e, p) * (Term(e, dp) - Term(e, total)) * factor(q, scale)).value)
-    dq = e.matmul(ds, for_heads(e, k, heads))
-    dk = e.matmul(e.swap(ds, 2, 3), q)
-    return dq, over_heads(e, dk, few), over_heads(e, dv, few)
+    return _attention_gradient(e, grad, q, k, v, attn_mask, is_causal, scale)
+
+
+@row("tenon.attention_gradient")
+def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale):
+    heads_last = [e.swap(t, 1, 2) for t in (q, k, v)]
+    counts = [sizes.product(t.shape) for t in heads_last]
+    if mask is not None and mask.dtype != q.dtype:
+        mask = e.cast(mask, q.dtype)
+    joined = e.op("attention_gradient", [*heads_last, e.swap(grad, 1, 2), mask], q.dtype, (sum(counts),), causal=bool(is_causal),
+                  scale=factor(q, scale))
+    gradients, start = [], 0
+    for t, count in zip(heads_last, counts):
+        part = e.slice(joined, 0, start, start + count)
+        gradients.append(e.swap(e.reshape(part, t.shape), 1, 2))
+        start += count
+    return tuple(gradients)
 
 
 # --- losses and embeddings --------------------------------------------------------------------------------------------
