@@ -3,12 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon import report
-from tenon.torch import attention
-
-FORWARD, GRADIENT = attention._FORWARD, attention._GRADIENT
+from tenon.torch.attention import FORWARD, GRADIENT
 
 
 def heads(batch, count, length, size, layout="first", dtype=torch.float32):
@@ -146,3 +145,32 @@ def test_a_gradient_that_the_library_refuses_runs_in_pytorch(library):
     got, want = (gradients(f, operands, dy) for f in (torch.compile(attend(True), backend="tenon"), attend(True)))
     torch.testing.assert_close(got, want)
     assert tenon.stats()["fallbacks"] > 0
+
+
+@pytest.mark.parametrize("length, options", [(41, None), (42, {"memory_budget": 0.3}), (43, {"recompute": "none"}), (44, {"rng": "fast"})], ids=str)
+def test_a_checkpointed_region_runs_in_tenon(length, options):
+    """PyTorch wraps its own operator there, as one that draws random numbers."""
+    def function(q, k, v):
+        return checkpoint(attend(True), q.sin(), k, v, use_reentrant=False).cos()
+
+    operands = [heads(2, 3, length, 8) for _ in range(3)]
+    dy = torch.randn(2, 3, length, 8)
+    got, want = (gradients(f, operands, dy) for f in (torch.compile(function, backend="tenon", options=options), function))
+    torch.testing.assert_close(got, want)
+    s = tenon.stats()
+    assert s["fallbacks"] == 0 and s["programs"] >= 2, s["fallback_reasons"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("scale", [None, lambda q: q.shape[2] ** -0.5], ids=["of the head", "of the length"])
+def test_scales_that_depend_on_sizes(scale, dtype):
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale and scale(q))
+
+    compiled = torch.compile(function, backend="tenon", dynamic=True)
+    for length, size in ((9, 8), (21, 12), (50, 33)):
+        operands = [heads(2, 3, length, size, dtype=dtype) for _ in range(3)]
+        dy = torch.randn(2, 3, length, size, dtype=dtype)
+        tolerance = {} if dtype != torch.bfloat16 else {"rtol": 2e-2, "atol": 2e-2}
+        torch.testing.assert_close(gradients(compiled, operands, dy), gradients(function, operands, dy), **tolerance)
+    assert tenon.stats()["fallbacks"] == 0, tenon.stats()["fallback_reasons"]

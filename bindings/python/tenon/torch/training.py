@@ -25,11 +25,11 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     """A partitioner for AOTAutograd. options: Options; tell: is called with a Saved."""
     budget = config.activation_memory_budget if config.activation_memory_budget != 1 else options.memory_budget
     limited = budget < 1 or any(region < 1 for region in _budgets(joint))
+    attention.drop_logsumexp(joint)
     if options.rng == "torch":
         rng.plant_masks(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
     else:
         rng.plant_seeded_masks(joint, again=limited or options.recompute == "cheap")
-    attention.drop_logsumexp(joint)
     if limited or options.recompute == "cheap":
         windows.plant_offsets(joint)
     least = _keep_random_numbers(joint)

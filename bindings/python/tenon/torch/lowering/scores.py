@@ -1,19 +1,27 @@
-"""The scores of attention, for its log-sum-exp and its gradient. Tested by tests/torch/test_lower.py and test_training.py.
+"""The scale of attention, and its scores for its log-sum-exp. Tested by tests/torch/test_lower.py and test_training.py.
 """
 
 import math
 
-from ...graph_text import Unsupported
 from . import sizes
 
 
-def factor(q, scale):
-    """The number that multiplies the scores."""
-    if scale is None and isinstance(q.shape[-1], int):
-        scale = 1 / math.sqrt(q.shape[-1])
-    if scale is None or isinstance(scale, sizes.Real):
-        raise Unsupported("the gradient of attention with a scale that depends on sizes")
-    return float(scale)
+def depends_on_sizes(q, scale):
+    """Whether the number that multiplies the scores does. scale: this number, or None for 1 / sqrt(the size of a head)."""
+    return isinstance(scale, sizes.Real) or (scale is None and not isinstance(q.shape[-1], int))
+
+
+def wide_if_scaled(e, operands, scale):
+    """(q, k, v), the scale as a number and None; or, if the scale depends on sizes, wide operands with q times the scale, 1.0 and the
+    scale as a value."""
+    q = operands[0]
+    if not depends_on_sizes(q, scale):
+        return operands, float(1 / math.sqrt(q.shape[-1]) if scale is None else scale), None
+    factor = e.real(scale.expr) if scale is not None else \
+        e.map("reciprocal", e.op("sqrt", [e.cast(e.full(q.shape[-1], "i64"), "f64")], "f64", ()))
+    q, k, v = map(e.wide, operands)
+    factor = e.cast(factor, q.dtype)
+    return (e.map("mul", q, factor), k, v), 1.0, factor
 
 
 def for_heads(e, v, heads):
@@ -28,7 +36,7 @@ def for_heads(e, v, heads):
 def scores(e, q, k, causal, mask, scale):
     """q k^T * scale + mask, [B, H, L, S], in f32 or f64. Positions that the mask hides are -inf."""
     product = e.wide(e.matmul(q, e.swap(for_heads(e, k, q.shape[1]), 2, 3)))
-    product = e.map("mul", product, e.scalar_like(product, factor(q, scale)))
+    product = e.map("mul", product, e.scalar_like(product, scale))
     if mask is not None:
         product = e.map("add", product, e.cast(mask, product.dtype))
     if causal:
@@ -51,5 +59,8 @@ def weights(e, scores):
 
 def attention_and_logsumexp(e, q, k, v, causal, mask, scale):
     """The result of attention, and the log-sum-exp of the scores of each query, [B, H, L]."""
+    dtype = v.dtype
+    (q, k, v), scale, _ = wide_if_scaled(e, (q, k, v), scale)
     p, logsumexp = weights(e, scores(e, q, k, causal, mask, scale))
-    return e.matmul(e.cast(p, v.dtype), for_heads(e, v, q.shape[1])), e.reshape(logsumexp, logsumexp.shape[:3])
+    y = e.matmul(e.cast(p, v.dtype), for_heads(e, v, q.shape[1]))
+    return e.cast(y, dtype), e.reshape(logsumexp, logsumexp.shape[:3])

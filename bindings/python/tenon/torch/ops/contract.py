@@ -10,7 +10,7 @@ import torch
 
 from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.scores import attention_and_logsumexp
+from ..lowering.scores import attention_and_logsumexp, depends_on_sizes, wide_if_scaled
 from ..lowering.sizes import same_shape
 from ..lowering.tensors import CPU, dtype_of
 from .index import neutral
@@ -288,7 +288,7 @@ def _(e, x, weight, bias, mean, var, momentum, eps):
     return (y, *empty)
 
 
-def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
+def _first_of_attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
     """The first result of an attention op. The others are log-sum-exps and seeds for a backward pass; a node is refused if any node
     reads them."""
     results = len(e.fake)
@@ -296,20 +296,19 @@ def _attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
         raise Unsupported("attention with dropout, which draws random numbers")
     if any(e.used(i) for i in range(1, results)):
         raise Unsupported("a result of attention other than the first (log-sum-exp, seeds)")
-    if scale is None and isinstance(q.shape[-1], int):
-        scale = 1.0 / math.sqrt(q.shape[-1])
-    if scale is None or isinstance(scale, sizes.Real):
-        if whole:
-            raise Unsupported("attention by a library with a scale that depends on sizes")
-        factor = e.real(scale.expr) if scale is not None else \
-            e.map("reciprocal", e.op("sqrt", [e.cast(e.full(q.shape[-1], "i64"), "f64")], "f64", ()))
-        q, k, v = e.wide(q), e.wide(k), e.wide(v)
-        q, scale = e.map("mul", q, e.cast(factor, q.dtype)), 1.0
+    return (_attention(e, q, k, v, mask, is_causal, scale, whole),) + (None,) * (results - 1)
+
+
+@row("tenon.attention")
+def _attention(e, q, k, v, mask, is_causal, scale, whole=None):
+    dtype = q.dtype
+    if whole and depends_on_sizes(q, scale):
+        raise Unsupported("attention by a library with a scale that depends on sizes")
+    (q, k, v), scale, _ = wide_if_scaled(e, (q, k, v), scale)
     if mask is not None and mask.dtype != q.dtype:
         mask = e.cast(mask, q.dtype)
-    y = e.op("attention", [q, k, v, mask], q.dtype, sizes.sizes(e.fake[0].shape), causal=bool(is_causal),
-             scale=float(scale), whole=whole)
-    return (e.cast(y, dtype_of(e.fake[0].dtype)),) + (None,) * (results - 1)
+    y = e.op("attention", [q, k, v, mask], q.dtype, (*q.shape[:3], v.shape[3]), causal=bool(is_causal), scale=scale, whole=whole)
+    return e.cast(y, dtype)
 
 
 @row("_scaled_dot_product_flash_attention_for_cpu")
@@ -317,23 +316,23 @@ def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
     if e.used(1) and not dropout_p:
         y, logsumexp = attention_and_logsumexp(e, q, k, v, is_causal, attn_mask, scale)
         return e.cast(y, dtype_of(e.fake[0].dtype)), e.cast(logsumexp, dtype_of(e.fake[1].dtype))
-    return _attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
+    return _first_of_attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
 
 
 # On a GPU, PyTorch's attention stores no scores. Tenon takes it if a library can compute it without storing them too.
 @row("_scaled_dot_product_flash_attention")
 def _(e, q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
-    return _attention(e, q, k, v, dropout_p, is_causal, None, scale, True)
+    return _first_of_attention(e, q, k, v, dropout_p, is_causal, None, scale, True)
 
 
 @row("_scaled_dot_product_efficient_attention")
 def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, scale=None):
-    return _attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
+    return _first_of_attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
 
 
 @row("_scaled_dot_product_cudnn_attention")
 def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
-    return _attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
+    return _first_of_attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
 
 
 # --- recurrent layers, which ../recurrent.py keeps whole --------------------------------------------------------------

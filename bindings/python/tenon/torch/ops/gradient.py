@@ -9,7 +9,7 @@ import torch
 from ...graph_text import Unsupported
 from ..lowering import sizes
 from ..lowering.differentiate import gradients
-from ..lowering.scores import factor
+from ..lowering.scores import wide_if_scaled
 from ..lowering.tensors import dtype_of
 from .bag import sum_by_index
 from .move import bound, position
@@ -84,18 +84,22 @@ def _(e, grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask=None, sc
 
 @row("tenon.attention_gradient")
 def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale):
-    heads_last = [e.swap(t, 1, 2) for t in (q, k, v)]
+    dtype = q.dtype
+    operands, scale, factor = wide_if_scaled(e, (q, k, v), scale)
+    heads_last = [e.swap(t, 1, 2) for t in operands]
+    wide = heads_last[0].dtype
+    if mask is not None:
+        mask = e.cast(mask, wide)
     counts = [sizes.product(t.shape) for t in heads_last]
-    if mask is not None and mask.dtype != q.dtype:
-        mask = e.cast(mask, q.dtype)
-    joined = e.op("attention_gradient", [*heads_last, e.swap(grad, 1, 2), mask], q.dtype, (sum(counts),), causal=bool(is_causal),
-                  scale=factor(q, scale))
+    joined = e.op("attention_gradient", [*heads_last, e.cast(e.swap(grad, 1, 2), wide), mask], wide, (sum(counts),),
+                  causal=bool(is_causal), scale=scale)
     gradients, start = [], 0
     for t, count in zip(heads_last, counts):
-        part = e.slice(joined, 0, start, start + count)
-        gradients.append(e.swap(e.reshape(part, t.shape), 1, 2))
+        gradients.append(e.swap(e.reshape(e.slice(joined, 0, start, start + count), t.shape), 1, 2))
         start += count
-    return tuple(gradients)
+    if factor is not None:
+        gradients[0] = e.map("mul", gradients[0], factor)
+    return tuple(e.cast(g, dtype) for g in gradients)
 
 
 # --- losses and embeddings --------------------------------------------------------------------------------------------
