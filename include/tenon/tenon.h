@@ -357,7 +357,7 @@ typedef struct tenon_program_options {
   int32_t num_threads;    /* the most to use; 0: the context's number, or without a context OpenMP's */
   tenon_context* context; /* NULL: none */
   int64_t max_plans; /* most plans kept, one per set of sizes; the least recently used go first. 0: 1024 */
-  int64_t max_plan_bytes; /* most bytes of all plans, approximately; one plan is always kept. 0: 64 MiB */
+  int64_t max_plan_bytes; /* most bytes of all plans, approximately; one plan is always kept. 0: 256 MiB */
   int32_t reserved1;      /* the library accepts any value and ignores it */
   int32_t verify;         /* how many of the first runs to verify, see tenon_program_create. 0: none */
   tenon_device device; /* where the program runs and its tensors lie; type 0: the CPU. freeze needs the CPU */

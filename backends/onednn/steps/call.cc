@@ -26,11 +26,12 @@ class Call::LibraryStep final : public Step {
   int threads = 1;
 
   int64_t scratch_bytes() const override { return std::max(call.scratch_bytes(), exact.scratch_bytes()); }
-  // Does not count primitives and arrangements, which equal calls of all plans share.
+  // Equal calls of all plans share an arrangement, and each counts its part.
   int64_t bytes() const override {
+    const int64_t shared = call.arrangement ? call.arrangement->bytes() / call.arrangement.use_count() : 0;
     return static_cast<int64_t>(sizeof *this +
                                 call.fixed.size() * (sizeof(void*) + sizeof(std::shared_ptr<char>))) +
-           exact.bytes();
+           shared + exact.bytes();
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override {
     if (!call.arrangement) return {};

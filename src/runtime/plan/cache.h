@@ -23,7 +23,7 @@ namespace tenon {
 
 struct PlanLimits {
   int64_t plans = 1024;
-  int64_t bytes = int64_t{64} << 20;
+  int64_t bytes = int64_t{256} << 20;
 };
 
 struct PlanStats {

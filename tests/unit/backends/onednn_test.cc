@@ -931,6 +931,29 @@ TEST(OneDnn, PackedWeightsAreTheHostsMemory) {
   EXPECT_EQ(heap.now, 0);
 }
 
+// Otherwise a program that gets other sizes in each call keeps a thousand plans with 100 KB of machine code for each product.
+TEST(OneDnn, PlansCountTheMemoryOfPrimitives) {
+  auto graph =
+      parse_graph("graph @g(%x: f32[N,96], %w: f32[96,96]) {\n  %y = matmul(%x, %w)\n  return %y\n}\n");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  ProgramOptions options;
+  options.limits.bytes = 1 << 20;
+  auto program = Program::make(*graph, options, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  HostTensor w = random_tensor(DType::f32, {96, 96}, 1);
+  for (int64_t rows = 40; rows < 80; ++rows) {
+    std::vector<HostTensor> inputs = {random_tensor(DType::f32, {rows, 96}, 2), w};
+    std::vector<HostTensor> outputs = {HostTensor(DType::f32, {rows, 96})};
+    const Status status = run(**program, inputs, outputs);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  const PlanStats plans = (*program)->stats().plans;
+  EXPECT_GE(plans.plans, 2);
+  EXPECT_LE(plans.plans, 20);
+  EXPECT_EQ(plans.plans + plans.evictions, 40);
+  EXPECT_LE(plans.bytes, 1 << 20);
+}
+
 TEST(OneDnn, SeveralThreadsRunOneProgram) {
   const Case c = {"",
                   R"(graph @f(%a: f32[N,K], %w: f32[M,K] param, %c: f32[M] param, %r: f32[N,M]) {
