@@ -49,14 +49,14 @@ def drop_logsumexp(joint):
         dropout, is_causal = n.args[6:]
         _replace(n, torch.ops.tenon.attention_gradient.default, n.args[:4], dropout, is_causal)
     for n in joint.graph.find_nodes(op="call_function", target=FORWARD):
-        result = {user: user.args[1] for user in n.users}
-        if any(index == 1 and user.users for user, index in result.items()):
+        results = {user: user.args[1] for user in n.users}  # getitem node -> index
+        if any(index == 1 and user.users for user, index in results.items()):
             continue
         dropout, is_causal = (*n.args[3:], *(0.0, False)[len(n.args) - 3:])
         if not _replace(n, torch.ops.tenon.attention.default, n.args[:3], dropout, is_causal):
             continue
         n.meta["val"] = n.meta["val"][0]
-        for user, index in result.items():
+        for user, index in results.items():
             if index == 0:
                 user.replace_all_uses_with(n)
             joint.graph.erase_node(user)
