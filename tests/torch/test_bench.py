@@ -342,7 +342,7 @@ def test_a_contender_that_fails_while_it_is_timed_is_left_out(monkeypatch, capsy
     from bench.training.contender import Failed
 
     monkeypatch.setattr(train, "Contender", Fake)
-    options = type("Options", (), {"tiny": True, "autocast": None, "ddp": False, "tenon": [], "peers": True, "limit": 1})
+    options = type("Options", (), {"tiny": True, "size": None, "autocast": None, "ddp": False, "tenon": [], "peers": True, "limit": 1})
     with contextlib.ExitStack() as stack:
         monkeypatch.setattr(Fake, "broken", {"inductor": at})
         race = train.Race("dlrm", 1, options, stack)
