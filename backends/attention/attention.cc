@@ -16,7 +16,7 @@
 namespace tenon::attention {
 namespace {
 
-// What nodes of both rows have.
+// Both rows have these operands and attributes.
 struct Terms {
   Operand q, k, v;
   std::optional<Operand> mask;
@@ -35,7 +35,7 @@ struct Terms {
   }
 };
 
-// Sets what both steps have.
+// Sets the members that both steps have.
 template <class S>
 void place(const Terms& terms, const Sizes& sizes, S& step) {
   step.scale = terms.scale;
@@ -61,14 +61,14 @@ void place(const Terms& terms, const Sizes& sizes, S& step) {
 class AttentionNode final : public Executable {
  public:
   Terms terms;
-  Operand y;
+  Operand result;
   Kernels kernels;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<AttentionStep>();
     step->kernels = &kernels;
     place(terms, sizes, *step);
-    step->y = PlacedOperand(y, sizes);
+    step->y = PlacedOperand(result, sizes);
     if (step->k.shape[2] > 0) step->heads_per_key = step->heads / step->k.shape[2];
     if (step->rows == 1 && step->heads_per_key > 1 && !terms.causal) join_heads(*step);
     TENON_TRY(step->plan(sizes.threads));
@@ -99,7 +99,7 @@ class AttentionNode final : public Executable {
 class GradientNode final : public Executable {
  public:
   Terms terms;
-  Operand dy, gradient;
+  Operand dy, result;
   GradientKernels kernels;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
@@ -107,27 +107,23 @@ class GradientNode final : public Executable {
     step->kernels = &kernels;
     place(terms, sizes, *step);
     step->dy = PlacedOperand(dy, sizes);
-    step->gradient = PlacedOperand(gradient, sizes);
+    step->gradient = PlacedOperand(result, sizes);
     step->key_heads = step->k.shape[2];
     TENON_TRY(step->plan(sizes.threads));
     return std::unique_ptr<Step>(std::move(step));
   }
   bool may_fail() const override { return false; }
   std::string describe() const override {
-    return "gradient of attention" + terms.describe() + kernels.softmax->describe();
+    return "gradient of attention" + terms.describe() + kernels.softmax->kernel().describe();
   }
 };
-
-Spec spec_of(const Terms& terms, const Operand& result) {
-  return {terms.dtype, terms.mask_column(), result.strides.back()};
-}
 
 // The operand of the node that is the mask, if there is one.
 size_t mask_of(const Node& node) { return node.op == ops::attention ? 3 : 4; }
 
-// The executable of a node, with its terms and its value.
+// The executable of a node, with its terms, its result and its kernels.
 template <class E>
-std::unique_ptr<E> made(const BuildContext& context, std::span<const ValueId> members) {
+Result<std::unique_ptr<E>> made(const BuildContext& context, std::span<const ValueId> members) {
   const Node& node = context.graph.node(members.back());
   auto e = std::make_unique<E>();
   e->inputs = inputs_of(context.graph, members);
@@ -140,6 +136,10 @@ std::unique_ptr<E> made(const BuildContext& context, std::span<const ValueId> me
   e->terms.dtype = node.type.dtype;
   e->terms.scale = static_cast<float>(attr_as<double>(node, "scale"));
   e->terms.causal = attr_as<bool>(node, "causal");
+  e->result = inner::result_in(context, *e, members.back());
+  const Spec spec{e->terms.dtype, e->terms.mask_column(), e->result.strides.back()};
+  TENON_ASSIGN(e->kernels, decltype(e->kernels)::make(spec, e->terms.causal, context.allocator));
+  e->kernels_compiled = e->kernels.compiled();
   return e;
 }
 
@@ -180,23 +180,14 @@ class AttentionBackend final : public Backend {
 
   Result<std::unique_ptr<Executable>> build_group(const BuildContext& context,
                                                   std::span<const ValueId> members) override {
-    const Graph& g = context.graph;
-    const ValueId v = members.back();
-    const Node& node = g.node(v);
+    const Node& node = context.graph.node(members.back());
     if (node.op == ops::attention_gradient) {
-      auto e = made<GradientNode>(context, members);
+      TENON_ASSIGN(auto e, made<GradientNode>(context, members));
       e->dy = inner::operand_in(context, *e, node, 3);
-      e->gradient = inner::result_in(context, *e, v);
-      TENON_ASSIGN(e->kernels,
-                   GradientKernels::make(spec_of(e->terms, e->gradient), e->terms.causal, context.allocator));
-      e->kernels_compiled = e->kernels.compiled();
       return std::unique_ptr<Executable>(std::move(e));
     }
     TENON_CHECK(attr_as<std::string>(node, "layout") == "heads_last", "attention that was not arranged");
-    auto e = made<AttentionNode>(context, members);
-    e->y = inner::result_in(context, *e, v);
-    TENON_ASSIGN(e->kernels, Kernels::make(spec_of(e->terms, e->y), e->terms.causal, context.allocator));
-    e->kernels_compiled = e->kernels.compiled();
+    TENON_ASSIGN(auto e, made<AttentionNode>(context, members));
     return std::unique_ptr<Executable>(std::move(e));
   }
   std::string describe() const override { return "attention, in blocks of scores"; }

@@ -64,9 +64,9 @@ struct GradientStep::Item {
 
 struct GradientStep::Group {
   int64_t head, first, count;  // rows
-  bool last;                   // of its head
-  int64_t columns;             // that it computes
-  size_t step;                 // index of its kernels
+  bool is_short;
+  int64_t columns;  // that it computes
+  size_t step;      // index of its kernels
 };
 
 struct GradientStep::Run {
@@ -83,6 +83,7 @@ Status GradientStep::plan(int most_threads) {
   groups_ = ceil_div(rows, std::clamp(fitting, kLeastGroup, kMostGroup));
   group_ = ceil_div(rows, std::max<int64_t>(groups_, 1));
   groups_ = ceil_div(rows, std::max<int64_t>(group_, 1));
+  short_ = group_ > 0 ? rows % group_ : 0;
   const int64_t items = batch * key_heads, groups_of_key = heads_per_key() * groups_;
   if (items > 0 && items < kItems)
     parts_of_head_ = std::clamp<int64_t>(ceil_div(kItems, items), 1, std::max<int64_t>(groups_of_key, 1));
@@ -97,28 +98,19 @@ Status GradientStep::plan(int most_threads) {
 }
 
 Status GradientStep::plan_rows() {
-  const int64_t last = rows - std::max<int64_t>(groups_ - 1, 0) * group_;
   const int64_t dk_begin = batch * rows * heads * depth,
                 dv_begin = dk_begin + batch * keys * key_heads * depth;
-  TENON_TRY(prepare_operand(q_, q, depth, group_, last));
-  TENON_TRY(prepare_operand(dy_, dy, width, group_, last));
-  TENON_TRY(prepare_operand(k_, k, depth, keys, keys));
-  TENON_TRY(prepare_operand(v_, v, width, keys, keys));
-  TENON_TRY(prepare_result(dq_, 0, {rows, heads, depth}, group_, last));
-  TENON_TRY(prepare_result(dk_, dk_begin, {keys, key_heads, depth}, keys, keys));
-  return prepare_result(dv_, dv_begin, {keys, key_heads, width}, keys, keys);
-}
-
-Status GradientStep::prepare(const inner::Kernel& kernel, inner::Kernel::Values sizes,
-                             std::unique_ptr<Step>* step) {
-  TENON_ASSIGN(*step, kernel.prepare(sizes));
-  kernel_scratch_ = std::max(kernel_scratch_, (*step)->scratch_bytes());
-  kernel_bytes_ += (*step)->bytes();
-  return {};
+  TENON_TRY(prepare_operand(q_, q, depth, group_, short_));
+  TENON_TRY(prepare_operand(dy_, dy, width, group_, short_));
+  TENON_TRY(prepare_operand(k_, k, depth, keys, 0));
+  TENON_TRY(prepare_operand(v_, v, width, keys, 0));
+  TENON_TRY(prepare_result(dq_, 0, {rows, heads, depth}, group_, short_));
+  TENON_TRY(prepare_result(dk_, dk_begin, {keys, key_heads, depth}, keys, 0));
+  return prepare_result(dv_, dv_begin, {keys, key_heads, width}, keys, 0);
 }
 
 Status GradientStep::prepare_operand(Rows& made, const PlacedOperand& operand, int64_t length, int64_t count,
-                                     int64_t last) {
+                                     int64_t short_count) {
   made.buffer = operand.buffer;
   made.offset = operand.offset;
   made.batch = operand.strides[0];
@@ -128,13 +120,15 @@ Status GradientStep::prepare_operand(Rows& made, const PlacedOperand& operand, i
   made.floats = whole_panels(length);
   made.in_place = !kernels->widen && length % panel_width() == 0;
   if (!kernels->widen) return {};
-  for (auto [n, step] : {std::pair(count, &made.convert), std::pair(last, &made.convert_last)})
-    TENON_TRY(prepare(*kernels->widen, {{"R", n}, {"D", length}, {"A", made.row}, {"Z", made.floats}}, step));
+  for (auto [n, step] : {std::pair(count, &made.convert), std::pair(short_count, &made.convert_short)})
+    if (n > 0)
+      TENON_TRY(planned_.prepare(*kernels->widen,
+                                 {{"R", n}, {"D", length}, {"A", made.row}, {"Z", made.floats}}, step));
   return {};
 }
 
 Status GradientStep::prepare_result(Rows& made, int64_t begin, std::array<int64_t, 3> shape, int64_t count,
-                                    int64_t last) {
+                                    int64_t short_count) {
   const int64_t step_of_elements = gradient.strides[0];
   made.buffer = gradient.buffer;
   made.offset = gradient.offset + begin * step_of_elements;
@@ -146,18 +140,21 @@ Status GradientStep::prepare_result(Rows& made, int64_t begin, std::array<int64_
   const bool copies = !kernels->store;
   made.in_place = copies && made.length % panel_width() == 0;
   if (copies) return {};
-  for (auto [n, step] : {std::pair(count, &made.convert), std::pair(last, &made.convert_last)})
-    TENON_TRY(prepare(
-        *kernels->store,
-        {{"R", n}, {"D", made.length}, {"S", made.floats}, {"Y", made.row}, {"E", step_of_elements}}, step));
+  for (auto [n, step] : {std::pair(count, &made.convert), std::pair(short_count, &made.convert_short)})
+    if (n > 0)
+      TENON_TRY(planned_.prepare(
+          *kernels->store,
+          {{"R", n}, {"D", made.length}, {"S", made.floats}, {"Y", made.row}, {"E", step_of_elements}},
+          step));
   return {};
 }
 
 Status GradientStep::plan_softmax() {
   const int64_t seen = causal ? std::min(rows, keys) : keys;  // the most columns of a group
   if (rows == 0 || seen == 0) return {};
-  for (const bool last : {false, true}) {
-    const int64_t count = last ? rows - (groups_ - 1) * group_ : group_;
+  for (const int64_t count : {group_, short_}) {
+    if (count == 0) continue;
+    const bool is_short = count == short_;
     for (int64_t end = causal ? kColumns : keys; end < seen + kColumns; end += kColumns) {
       const int64_t columns = std::min(end, keys);
       const inner::Kernel::Values sizes = {{"R", count},
@@ -165,8 +162,9 @@ Status GradientStep::plan_softmax() {
                                            {"S", columns_},
                                            {"A", mask.used() ? mask_strides[2] : 0},
                                            {"B", mask.used() ? mask_strides[3] : 0}};
-      TENON_TRY(prepare(*kernels->softmax, sizes, &softmax_[last].emplace_back()));
-      TENON_TRY(prepare(*kernels->softmax_gradient, sizes, &softmax_gradient_[last].emplace_back()));
+      TENON_TRY(planned_.prepare(kernels->softmax->kernel(), sizes, &softmax_[is_short].emplace_back()));
+      TENON_TRY(
+          planned_.prepare(*kernels->softmax_gradient, sizes, &softmax_gradient_[is_short].emplace_back()));
       if (!causal) break;
     }
   }
@@ -174,12 +172,8 @@ Status GradientStep::plan_softmax() {
 }
 
 void GradientStep::plan_scratch() {
-  int64_t at = 0;
-  const auto take = [&](int64_t floats) {
-    const int64_t start = at;
-    at = align_up((at + floats) * kFloat) / kFloat;
-    return start;
-  };
+  ScratchFloats scratch;
+  const auto take = [&](int64_t floats) { return scratch.take(floats); };
   const auto rows_of = [&](const Rows& r, int64_t count) { return take(r.in_place ? 0 : count * r.floats); };
   parts_.queries = rows_of(q_, group_);
   parts_.results = rows_of(dy_, group_);
@@ -191,8 +185,8 @@ void GradientStep::plan_scratch() {
   parts_.weights = take(group_ * columns_);
   parts_.gradient = take(group_ * columns_);
   parts_.dq = rows_of(dq_, group_);
-  parts_.kernel = take(ceil_div(kernel_scratch_, kFloat));
-  parts_.end = at;
+  parts_.kernel = take(ceil_div(planned_.scratch, kFloat));
+  parts_.end = scratch.end;
   sums_floats_ = align_up(keys * (dk_.floats + dv_.floats) * kFloat) / kFloat;
 }
 
@@ -229,11 +223,12 @@ bool GradientStep::run_kernel(const Step& step, const void* from, void* to, cons
   return inner::run(step, buffers, kernel_scratch(item)).ok();
 }
 
-bool GradientStep::read(const Rows& rows, const char* from, int64_t count, bool last, float* to,
+bool GradientStep::read(const Rows& rows, const char* from, int64_t count, bool is_short, float* to,
                         const Item& item, Matrix& read) const {
   read = {reinterpret_cast<const float*>(from), rows.row};
   if (rows.in_place) return true;
-  if (rows.convert && !run_kernel(*(last ? rows.convert_last : rows.convert), from, to, item)) return false;
+  if (rows.convert && !run_kernel(*(is_short ? rows.convert_short : rows.convert), from, to, item))
+    return false;
   for (int64_t i = 0; i < count; ++i) {
     float* row = to + i * rows.floats;
     if (!rows.convert) std::copy_n(read.at + i * rows.row, rows.length, row);
@@ -243,22 +238,22 @@ bool GradientStep::read(const Rows& rows, const char* from, int64_t count, bool 
   return true;
 }
 
-bool GradientStep::write(const Rows& rows, const float* from, int64_t count, bool last, char* to,
+bool GradientStep::write(const Rows& rows, const float* from, int64_t count, bool is_short, char* to,
                          const Item& item) const {
-  if (rows.convert) return run_kernel(*(last ? rows.convert_last : rows.convert), from, to, item);
+  if (rows.convert) return run_kernel(*(is_short ? rows.convert_short : rows.convert), from, to, item);
   for (int64_t i = 0; i < count; ++i)
     std::copy_n(from + i * rows.floats, rows.length, reinterpret_cast<float*>(to) + i * rows.row);
   return true;
 }
 
 bool GradientStep::write_sums(const Item& item) const {
-  return write(dk_, item.sums, keys, true, at(item, dk_, item.key_head, 0), item) &&
-         write(dv_, item.sums + keys * dk_.floats, keys, true, at(item, dv_, item.key_head, 0), item);
+  return write(dk_, item.sums, keys, false, at(item, dk_, item.key_head, 0), item) &&
+         write(dv_, item.sums + keys * dk_.floats, keys, false, at(item, dv_, item.key_head, 0), item);
 }
 
 GradientStep::Group GradientStep::group_of(const Item& item, int64_t index) const {
   const int64_t g = index % groups_, first = g * group_, count = std::min(group_, rows - first);
-  Group made{item.key_head * heads_per_key() + index / groups_, first, count, g + 1 == groups_, keys, 0};
+  Group made{item.key_head * heads_per_key() + index / groups_, first, count, count < group_, keys, 0};
   if (causal && keys > 0) {
     made.step = static_cast<size_t>(ceil_div(std::min(keys, first + count), kColumns) - 1);
     made.columns = std::min(keys, static_cast<int64_t>(made.step + 1) * kColumns);
@@ -274,18 +269,15 @@ bool GradientStep::compute_weights(const Item& item, const Group& group) const {
     mask_at = static_cast<const char*>(item.buffers[mask.buffer]) + offset * element;
   }
   const auto first_hidden = static_cast<int32_t>(std::min(group.first + 1, keys));
-  return kernels
-      ->run_softmax(
-          *softmax_[group.last][group.step],
-          {item.scratch + parts_.scores, &scale, mask_at, &first_hidden, item.scratch + parts_.weights},
-          kernel_scratch(item))
-      .ok();
+  const Scores scores{item.scratch + parts_.scores, &scale, mask_at, &first_hidden};
+  const Step& step = *softmax_[group.is_short][group.step];
+  return kernels->softmax->run(step, scores, {item.scratch + parts_.weights}, kernel_scratch(item)).ok();
 }
 
 bool GradientStep::compute_scores_gradient(const Item& item, const Group& group) const {
   const void* buffers[] = {item.scratch + parts_.weights, item.scratch + parts_.scores, &scale,
                            item.scratch + parts_.gradient};
-  return inner::run(*softmax_gradient_[group.last][group.step], const_cast<void**>(buffers),
+  return inner::run(*softmax_gradient_[group.is_short][group.step], const_cast<void**>(buffers),
                     kernel_scratch(item))
       .ok();
 }
@@ -295,8 +287,8 @@ bool GradientStep::compute_group(const Item& item, const Group& group, const Mat
   const float *weights = item.scratch + parts_.weights, *ds = item.scratch + parts_.gradient;
   const int64_t count = group.count, columns = group.columns, w = panel_width();
   const auto read_group = [&](const Rows& rows, int64_t part, Matrix& m) {
-    return read(rows, at(item, rows, group.head, group.first), count, group.last, item.scratch + part, item,
-                m);
+    return read(rows, at(item, rows, group.head, group.first), count, group.is_short, item.scratch + part,
+                item, m);
   };
   Matrix x, dy_rows;
   if (!read_group(q_, parts_.queries, x) || !read_group(dy_, parts_.results, dy_rows)) return false;
@@ -314,13 +306,13 @@ bool GradientStep::compute_group(const Item& item, const Group& group, const Mat
   float* dq = dq_.in_place ? reinterpret_cast<float*>(to) : item.scratch + parts_.dq;
   const int64_t dq_stride = dq_.in_place ? dq_.row : dq_.floats;
   multiply({ds, columns_, count, columns, dq, dq_stride, dq_.floats}, key_rows.at, w, key_rows.stride);
-  return dq_.in_place || write(dq_, dq, count, group.last, to, item);
+  return dq_.in_place || write(dq_, dq, count, group.is_short, to, item);
 }
 
 bool GradientStep::compute(const Item& item) const {
   Matrix key_rows, value_rows;
-  if (!read(k_, at(item, k_, item.key_head, 0), keys, true, item.scratch + parts_.keys, item, key_rows) ||
-      !read(v_, at(item, v_, item.key_head, 0), keys, true, item.scratch + parts_.values, item, value_rows))
+  if (!read(k_, at(item, k_, item.key_head, 0), keys, false, item.scratch + parts_.keys, item, key_rows) ||
+      !read(v_, at(item, v_, item.key_head, 0), keys, false, item.scratch + parts_.values, item, value_rows))
     return false;
   pack(key_rows.at, key_rows.stride, keys, depth, item.scratch + parts_.key_panels);
   pack(value_rows.at, value_rows.stride, keys, width, item.scratch + parts_.value_panels);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/attention/kernels.h"
+#include "backends/attention/plan_help.h"
 #include "backends/inner/placed_operand.h"
 
 namespace tenon::attention {
@@ -30,7 +31,7 @@ class GradientStep final : public Step {
   Status plan(int most_threads);
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override;
   int64_t scratch_bytes() const override;
-  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + kernel_bytes_; }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + planned_.bytes; }
 
  private:
   // The rows of an operand, which are read as f32, or of a gradient.
@@ -40,9 +41,9 @@ class GradientStep final : public Step {
     int64_t length = 0;                                // elements of a row
     int64_t floats = 0;                                // from row to row in scratch memory: whole panels
     bool in_place = false;                             // f32 rows of whole panels
-    // Convert the rows of a group, and of the last group of a head, from or to another type; null if they are only copied. k and v have
-    // one group.
-    std::unique_ptr<Step> convert, convert_last;
+    // Convert the rows of a group, and of a short group, from or to another type; null if there are none or they are only copied. k and v
+    // have one group.
+    std::unique_ptr<Step> convert, convert_short;
   };
   struct Matrix {  // rows in f32
     const float* at;
@@ -61,37 +62,39 @@ class GradientStep final : public Step {
   Status plan_rows();
   Status plan_softmax();
   void plan_scratch();
-  Status prepare(const inner::Kernel& kernel, inner::Kernel::Values sizes, std::unique_ptr<Step>* step);
-  // count, last: rows of a group and of the last group.
+  // count, short_count: rows of a group and of a short group, or 0.
   Status prepare_operand(Rows& made, const PlacedOperand& operand, int64_t length, int64_t count,
-                         int64_t last);
+                         int64_t short_count);
   // begin: elements of the gradients in front of this one. shape: of an image of the batch.
-  Status prepare_result(Rows& made, int64_t begin, std::array<int64_t, 3> shape, int64_t count, int64_t last);
+  Status prepare_result(Rows& made, int64_t begin, std::array<int64_t, 3> shape, int64_t count,
+                        int64_t short_count);
   Item item_of(const Run& run, int thread, int64_t index) const;
   Group group_of(const Item& item, int64_t index) const;
   char* at(const Item& item, const Rows& rows, int64_t head, int64_t row) const;
   char* kernel_scratch(const Item& item) const;
-  // These return false if a kernel fails. `last`: the rows are those of a last group.
+  // These return false if a kernel fails. is_short: the rows are those of a short group.
   bool compute(const Item& item) const;
   bool compute_group(const Item& item, const Group& group, const Matrix& key_rows) const;
   bool compute_weights(const Item& item, const Group& group) const;          // from scores
   bool compute_scores_gradient(const Item& item, const Group& group) const;  // from weights and dy v^T
   bool join(const Run& run, int thread, int64_t head) const;
   bool run_kernel(const Step& step, const void* from, void* to, const Item& item) const;
-  bool read(const Rows& rows, const char* from, int64_t count, bool last, float* to, const Item& item,
+  bool read(const Rows& rows, const char* from, int64_t count, bool is_short, float* to, const Item& item,
             Matrix& read) const;
-  bool write(const Rows& rows, const float* from, int64_t count, bool last, char* to, const Item& item) const;
+  bool write(const Rows& rows, const float* from, int64_t count, bool is_short, char* to,
+             const Item& item) const;
   bool write_sums(const Item& item) const;
 
   int64_t group_ = 0, groups_ = 0;  // rows of a group, groups of a head
+  int64_t short_ = 0;               // rows of the last group if they are fewer, else 0
   int64_t parts_of_head_ = 1;       // items of a head of k
   int64_t columns_ = 0;             // floats of a row of scores
   int threads_ = 1;
   Rows q_, dy_, k_, v_, dq_, dk_, dv_;
   Parts parts_ = {};
   int64_t sums_floats_ = 0;  // of the gradients of k and v of an item
-  int64_t kernel_scratch_ = 0, kernel_bytes_ = 0;
-  // For each number of columns that a group computes. The index says whether the group is the last of its head.
+  PlannedKernels planned_;
+  // For each number of columns that a group computes. The index says whether the group is short.
   std::array<std::vector<std::unique_ptr<Step>>, 2> softmax_, softmax_gradient_;
 };
 

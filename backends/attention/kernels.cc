@@ -11,17 +11,17 @@ std::string lane_stride(Dim stride, const char* symbol) {
   return stride == Dim(1) ? "1" : stride == Dim(0) ? "0" : symbol;
 }
 
-struct Scores {
+struct ScoresText {
   std::string parameters, body, value;
 };
 
 // The scores of products %s [R,K]: times %scale, plus the mask, and -inf where a causal mask hides them.
-Scores scores_text(const Spec& spec, bool causal) {
-  Scores made{"%s: f32[R,K] strides=[S,1], %scale: f32[]",
-              "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
-              "  %zero = full{value=0.0, shape=[], dtype=f32}\n"
-              "  %scaled = mul(%s, %scale)\n",
-              "%scaled"};
+ScoresText scores_text(const Spec& spec, bool causal) {
+  ScoresText made{"%s: f32[R,K] strides=[S,1], %scale: f32[]",
+                  "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
+                  "  %zero = full{value=0.0, shape=[], dtype=f32}\n"
+                  "  %scaled = mul(%s, %scale)\n",
+                  "%scaled"};
   if (spec.mask_column) {
     const bool wide = spec.dtype == DType::f32;
     made.parameters += ", %mask: " + std::string(name(spec.dtype)) + "[R,K] strides=[A," +
@@ -46,7 +46,7 @@ Scores scores_text(const Spec& spec, bool causal) {
 constexpr std::string_view kSizes = ", %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B";
 
 std::string block_text(const Spec& spec, bool causal) {
-  const Scores scores = scores_text(spec, causal);
+  const ScoresText scores = scores_text(spec, causal);
   return "graph @softmax_block(" + scores.parameters + ", %largest: f32[R,1], %total: f32[R,1]" +
          std::string(kSizes) + ") {\n" + scores.body + "  %most = max(" + scores.value +
          "){axes=[1], keepdims=true}\n" +
@@ -67,7 +67,7 @@ std::string block_text(const Spec& spec, bool causal) {
 
 // A row that sees nothing has the weights 0.
 std::string softmax_text(const Spec& spec, bool causal) {
-  const Scores scores = scores_text(spec, causal);
+  const ScoresText scores = scores_text(spec, causal);
   return "graph @attention_softmax(" + scores.parameters + std::string(kSizes) + ") {\n" + scores.body +
          "  %largest = max(" + scores.value + "){axes=[1], keepdims=true}\n" +
          R"(  %unseen = eq(%largest, %nothing)
@@ -122,40 +122,36 @@ std::string widen_text(DType dtype) {
 })";
 }
 
-// The buffers of a kernel, some of which may be missing.
-struct Buffers {
-  std::array<void*, 10> all;
-  size_t count = 0;
-  void add(const void* p) { all[count++] = const_cast<void*>(p); }
-};
-
 }  // namespace
 
-Result<std::unique_ptr<Softmax>> Softmax::make(const Spec& spec, bool causal, const Allocator& allocator) {
+Result<std::unique_ptr<Softmax>> Softmax::make(Rows rows, const Spec& spec, bool causal,
+                                               const Allocator& allocator) {
   auto made = std::make_unique<Softmax>();
   made->causal_ = causal;
   made->has_mask_ = spec.mask_column.has_value();
-  TENON_ASSIGN(made->kernel_, inner::Kernel::make(block_text(spec, causal), allocator));
+  const std::string text = rows == Rows::whole ? softmax_text(spec, causal) : block_text(spec, causal);
+  TENON_ASSIGN(made->kernel_, inner::Kernel::make(text, allocator));
   return made;
 }
 
-Status Softmax::run(const Step& step, const Block& block, char* scratch) const {
-  Buffers buffers;
-  buffers.add(block.scores);
-  buffers.add(block.scale);
-  if (has_mask_) buffers.add(block.mask);
-  if (causal_) buffers.add(block.first_hidden);
-  for (const void* p : std::initializer_list<const void*>{block.largest, block.total, block.next_largest,
-                                                          block.weights, block.factors, block.next_total})
-    buffers.add(p);
-  return inner::run(step, buffers.all.data(), scratch);
+Status Softmax::run(const Step& step, const Scores& scores, std::initializer_list<const void*> others,
+                    char* scratch) const {
+  std::array<void*, 10> buffers;
+  size_t count = 0;
+  const auto add = [&](const void* p) { buffers[count++] = const_cast<void*>(p); };
+  add(scores.products);
+  add(scores.scale);
+  if (has_mask_) add(scores.mask);
+  if (causal_) add(scores.first_hidden);
+  for (const void* p : others) add(p);
+  return inner::run(step, buffers.data(), scratch);
 }
 
 Result<Kernels> Kernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
   Kernels made;
-  TENON_ASSIGN(made.whole, Softmax::make(spec, false, allocator));
+  TENON_ASSIGN(made.whole, Softmax::make(Softmax::Rows::in_blocks, spec, false, allocator));
   if (causal) {
-    TENON_ASSIGN(made.cut, Softmax::make(spec, true, allocator));
+    TENON_ASSIGN(made.cut, Softmax::make(Softmax::Rows::in_blocks, spec, true, allocator));
   }
   TENON_ASSIGN(made.quotient, inner::Kernel::make(quotient_text(spec), allocator));
   if (spec.dtype != DType::f32) {
@@ -171,9 +167,7 @@ int Kernels::compiled() const {
 
 Result<GradientKernels> GradientKernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
   GradientKernels made;
-  made.causal = causal;
-  made.has_mask = spec.mask_column.has_value();
-  TENON_ASSIGN(made.softmax, inner::Kernel::make(softmax_text(spec, causal), allocator));
+  TENON_ASSIGN(made.softmax, Softmax::make(Softmax::Rows::whole, spec, causal, allocator));
   TENON_ASSIGN(made.softmax_gradient, inner::Kernel::make(kSoftmaxGradient, allocator));
   if (spec.dtype != DType::f32 || spec.result_element != Dim(1)) {
     TENON_ASSIGN(made.store, inner::Kernel::make(store_text(spec), allocator));
@@ -184,18 +178,8 @@ Result<GradientKernels> GradientKernels::make(const Spec& spec, bool causal, con
   return made;
 }
 
-Status GradientKernels::run_softmax(const Step& step, const WholeRows& rows, char* scratch) const {
-  Buffers buffers;
-  buffers.add(rows.scores);
-  buffers.add(rows.scale);
-  if (has_mask) buffers.add(rows.mask);
-  if (causal) buffers.add(rows.first_hidden);
-  buffers.add(rows.weights);
-  return inner::run(step, buffers.all.data(), scratch);
-}
-
 int GradientKernels::compiled() const {
-  return softmax->compiled() + softmax_gradient->compiled() + (store ? store->compiled() : 0) +
+  return softmax->kernel().compiled() + softmax_gradient->compiled() + (store ? store->compiled() : 0) +
          (widen ? widen->compiled() : 0);
 }
 

@@ -8,10 +8,6 @@
 
 namespace tenon::attention {
 
-constexpr int64_t kFloat = sizeof(float);
-// Multiply-adds of a step for each thread; with fewer, waking a thread costs more than it saves.
-constexpr int64_t kWorkPerThread = 1 << 15;
-
 // The parts of a node that the texts of its kernels depend on.
 struct Spec {
   DType dtype = DType::f32;        // of the operands and the result
@@ -19,25 +15,25 @@ struct Spec {
   Dim result_element = Dim(1);     // stride of the result along elements
 };
 
-// The memory of a block. Each row has a state that goes from block to block: the largest score so far and the sum of the exponentials.
-struct Block {
-  const float *scores, *scale;
-  const void* mask;  // null if there is none
-  // In a block that a causal mask cuts: the first column that row 0 does not see.
-  const int32_t* first_hidden;
-  const float *largest, *total;
-  // Results: the exponentials, the next state, and the factors for sums of earlier blocks.
-  float *weights, *next_largest, *next_total, *factors;
+// The first operands of the kernels of a softmax.
+struct Scores {
+  const float *products, *scale;
+  const void* mask;             // null if there is none
+  const int32_t* first_hidden;  // with a causal mask: the first column that row 0 does not see
 };
 
-// The softmax of rows whose scores come in blocks (arXiv 2205.14135, algorithm 1).
+// A softmax of scores: of whole rows, or of rows that come in blocks (arXiv 2205.14135, algorithm 1). Sizes of the kernel: R rows, K
+// columns, S floats from row to row of scores and weights, A and B the strides of the mask along rows and columns.
 class Softmax {
  public:
-  // causal: for blocks that a causal mask cuts. Sizes of the kernel: R rows, K columns, S floats from row to row of scores and weights,
-  // A and B the strides of the mask along rows and columns.
-  static Result<std::unique_ptr<Softmax>> make(const Spec& spec, bool causal, const Allocator& allocator);
-  // Runs the kernel at some sizes on the calling thread.
-  Status run(const Step& step, const Block& block, char* scratch) const;
+  enum class Rows { whole, in_blocks };
+  static Result<std::unique_ptr<Softmax>> make(Rows rows, const Spec& spec, bool causal,
+                                               const Allocator& allocator);
+  // Runs the kernel at some sizes on the calling thread. Buffers behind the scores: of whole rows, the weights. Of blocks, the state of
+  // each row, which is its largest score so far and the sum of the exponentials; then the results: the next largest, the exponentials, the
+  // factors for sums of earlier blocks, the next sum.
+  Status run(const Step& step, const Scores& scores, std::initializer_list<const void*> others,
+             char* scratch) const;
   const inner::Kernel& kernel() const { return *kernel_; }
 
  private:
@@ -45,19 +41,9 @@ class Softmax {
   std::unique_ptr<inner::Kernel> kernel_;
 };
 
-// The memory of the softmax of whole rows.
-struct WholeRows {
-  const float *scores, *scale;
-  const void* mask;             // null if there is none
-  const int32_t* first_hidden;  // with a causal mask: the first column that row 0 does not see
-  float* weights;               // the result
-};
-
 // The kernels around the products of the gradient.
 struct GradientKernels {
-  bool causal = false, has_mask = false;
-  // The softmax of rows. Sizes: R rows, K columns, S floats from row to row, A and B the strides of the mask along rows and columns.
-  std::unique_ptr<inner::Kernel> softmax;
+  std::unique_ptr<Softmax> softmax;
   // scale * weights * (d - sum of d * weights over a row), for the gradient d of the weights. Buffers: weights, d, scale, the result; sizes
   // R, K and S.
   std::unique_ptr<inner::Kernel> softmax_gradient;
@@ -66,7 +52,6 @@ struct GradientKernels {
   std::unique_ptr<inner::Kernel> store;
 
   static Result<GradientKernels> make(const Spec& spec, bool causal, const Allocator& allocator);
-  Status run_softmax(const Step& step, const WholeRows& rows, char* scratch) const;
   int compiled() const;
 };
 

@@ -82,20 +82,20 @@ Status AttentionStep::prepare_kernels() {
   if (groups_ == 0) return {};
   for (const bool last : {false, true}) {
     const int64_t r = last ? rows - (groups_ - 1) * group_ : group_;
-    TENON_TRY(prepare(
+    TENON_TRY(planned_.prepare(
         *kernels->quotient,
         {{"R", r}, {"D", width}, {"S", whole_panels(width)}, {"Y", y.strides[1]}, {"E", y.strides[3]}},
         &quotient_[last]));
     if (blocks == 0) continue;
     const int64_t c = last ? keys - (blocks - 1) * block_ : block_;
     if (widens()) {
-      TENON_TRY(prepare(*kernels->widen, {{"R", r}, {"D", depth}, {"A", q.strides[1]}, {"Z", depth}},
-                        &widen_q_[last]));
-      TENON_TRY(prepare(*kernels->widen, {{"R", c}, {"D", depth}, {"A", k.strides[1]}, {"Z", depth}},
-                        &widen_k_[last]));
-      TENON_TRY(prepare(*kernels->widen,
-                        {{"R", c}, {"D", width}, {"A", v.strides[1]}, {"Z", whole_panels(width)}},
-                        &widen_v_[last]));
+      TENON_TRY(planned_.prepare(*kernels->widen, {{"R", r}, {"D", depth}, {"A", q.strides[1]}, {"Z", depth}},
+                                 &widen_q_[last]));
+      TENON_TRY(planned_.prepare(*kernels->widen, {{"R", c}, {"D", depth}, {"A", k.strides[1]}, {"Z", depth}},
+                                 &widen_k_[last]));
+      TENON_TRY(planned_.prepare(*kernels->widen,
+                                 {{"R", c}, {"D", width}, {"A", v.strides[1]}, {"Z", whole_panels(width)}},
+                                 &widen_v_[last]));
     }
     for (const bool last_rows : {false, true}) {
       const inner::Kernel::Values sizes = {{"R", last_rows ? rows - (groups_ - 1) * group_ : group_},
@@ -103,28 +103,16 @@ Status AttentionStep::prepare_kernels() {
                                            {"S", block_},
                                            {"A", mask.used() ? mask_strides[2] : 0},
                                            {"B", mask.used() ? mask_strides[3] : 0}};
-      TENON_TRY(prepare(kernels->whole->kernel(), sizes, &whole_[last_rows][last]));
-      if (causal) TENON_TRY(prepare(kernels->cut->kernel(), sizes, &cut_[last_rows][last]));
+      TENON_TRY(planned_.prepare(kernels->whole->kernel(), sizes, &whole_[last_rows][last]));
+      if (causal) TENON_TRY(planned_.prepare(kernels->cut->kernel(), sizes, &cut_[last_rows][last]));
     }
   }
   return {};
 }
 
-Status AttentionStep::prepare(const inner::Kernel& kernel, inner::Kernel::Values sizes,
-                              std::unique_ptr<Step>* step) {
-  TENON_ASSIGN(*step, kernel.prepare(sizes));
-  kernel_scratch_ = std::max(kernel_scratch_, (*step)->scratch_bytes());
-  kernel_bytes_ += (*step)->bytes();
-  return {};
-}
-
 void AttentionStep::plan_scratch() {
-  int64_t at = 0;
-  const auto take = [&](int64_t floats) {
-    const int64_t start = at;
-    at = align_up((at + floats) * kFloat) / kFloat;
-    return start;
-  };
+  ScratchFloats scratch;
+  const auto take = [&](int64_t floats) { return scratch.take(floats); };
   const int64_t item_rows = item_groups_ * group_;
   parts_.queries = take(widens() ? item_rows * depth : 0);
   parts_.keys = take(widens() ? block_ * depth : 0);
@@ -137,8 +125,8 @@ void AttentionStep::plan_scratch() {
   parts_.total = take(item_rows);
   parts_.next = take(2 * group_);
   parts_.factors = take(group_);
-  parts_.kernel = take(ceil_div(kernel_scratch_, kFloat));
-  parts_.end = at;
+  parts_.kernel = take(ceil_div(planned_.scratch, kFloat));
+  parts_.end = scratch.end;
 }
 
 AttentionStep::Item AttentionStep::item_of(const Run& run, int thread, int64_t index) const {
@@ -237,11 +225,13 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
         *next_largest = item.scratch + parts_.next, *next_total = next_largest + r.count;
   const char* mask_at = item.mask;
   if (mask_at) mask_at += (r.first * mask_strides[2] + block.first * mask_strides[3]) * element;
-  const Block memory{scores, &scale,  mask_at,      &hidden,    largest,
-                     total,  weights, next_largest, next_total, factors};
   const Softmax& softmax = on_diagonal ? *kernels->cut : *kernels->whole;
   const Step& step = *(on_diagonal ? cut_ : whole_)[r.last][block.first + block.count == keys];
-  if (!softmax.run(step, memory, item.kernel(parts_)).ok()) return false;
+  if (!softmax
+           .run(step, {scores, &scale, mask_at, &hidden},
+                {largest, total, next_largest, weights, factors, next_total}, item.kernel(parts_))
+           .ok())
+    return false;
   std::copy_n(next_largest, r.count, largest);
   std::copy_n(next_total, r.count, total);
   for (int64_t j = 0; j < width; j += w)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/attention/kernels.h"
+#include "backends/attention/plan_help.h"
 #include "backends/inner/placed_operand.h"
 
 namespace tenon::attention {
@@ -29,7 +30,7 @@ class AttentionStep final : public Step {
   int64_t scratch_bytes() const override {
     return threads_ * parts_.end * static_cast<int64_t>(sizeof(float));
   }
-  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + kernel_bytes_; }
+  int64_t bytes() const override { return static_cast<int64_t>(sizeof *this) + planned_.bytes; }
 
  private:
   // Scratch memory of a thread: floats in front of each part.
@@ -43,7 +44,6 @@ class AttentionStep final : public Step {
 
   bool widens() const { return kernels->widen != nullptr; }
   Status prepare_kernels();
-  Status prepare(const inner::Kernel& kernel, inner::Kernel::Values sizes, std::unique_ptr<Step>* step);
   void plan_scratch();
   Rows rows_of(int64_t g) const;
   Item item_of(const Run& run, int thread, int64_t index) const;
@@ -60,7 +60,7 @@ class AttentionStep final : public Step {
   int threads_ = 1;
   bool packs_keys_ = true, copies_values_ = true;
   Parts parts_ = {};
-  int64_t kernel_scratch_ = 0, kernel_bytes_ = 0;
+  PlannedKernels planned_;
   // The index says whether the group is the last of its head or the block the last of the keys. whole_ and cut_: first of the group,
   // then of the block.
   using Steps = std::array<std::unique_ptr<Step>, 2>;

@@ -35,7 +35,7 @@ static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to *
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* At the begin of a huge page. NULL if the system has no more memory. */
+/* The mapping starts at a huge page. NULL if the system has no more memory. */
 static char* map(size_t bytes) {
   const size_t whole = bytes + kHugePage;
   char* at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -100,7 +100,7 @@ static char* cut(size_t first, size_t bytes) {
   return at;
 }
 
-/* Gives at least these bytes of warm pieces back to the system, at the highest addresses; from the begin of a huge page where it can. */
+/* Gives at least these bytes of warm pieces back to the system, at the highest addresses; from the start of a huge page where it can. */
 static void cool(size_t bytes) {
   for (size_t i = n_pieces; i-- > 0 && bytes > 0;) {
     if (!pieces[i].warm) continue;
@@ -131,8 +131,8 @@ static void keep_to_peak(size_t live) {
 /* The address is NULL if the system has no more memory. */
 static char* take_piece(size_t bytes, size_t live) {
   size_t first = find(bytes);
-  if (first ==
-      n_pieces) { /* twice the memory in use, so that there are few mappings, whose blocks cannot join */
+  if (first == n_pieces) {
+    /* As much memory as is in use, so that there are few mappings: blocks of two mappings rarely join. */
     size_t size = round_up(larger(larger(bytes, live), kLeastMapping), kHugePage);
     char* at = map(size);
     if (!at) at = map(size = bytes);

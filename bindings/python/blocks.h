@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 typedef struct {
-  char* at; /* the begin of a page */
+  char* at; /* the start of a page */
   size_t bytes;
 } Block;
 

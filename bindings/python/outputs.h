@@ -1,6 +1,4 @@
-/* Memory of large outputs on the CPU. The C library gets such a block from the system at every call and gives it back after it:
- * the system clears its pages and maps them one by one, which takes longer than to write them. This module asks for huge pages
- * and keeps the blocks that outputs no longer use. Tested by tests/torch/test_outputs.py. */
+/* Tensors for outputs on the CPU. The memory of large ones is that of blocks.h. Tested by tests/torch/test_outputs.py. */
 #ifndef TENON_PYTHON_OUTPUTS_H_
 #define TENON_PYTHON_OUTPUTS_H_
 

@@ -27,9 +27,8 @@ double Cost::operations(ValueId v) const {
     const bool heads_last = attr_as<std::string>(node, "layout") == "heads_last";
     return 4 * elements(node.inputs[0]) * size(k[k.size() - (heads_last ? 3 : 2)]);
   }
-  if (node.op == ops::attention_gradient) {  // five products, likewise
+  if (node.op == ops::attention_gradient)  // five products, likewise
     return 10 * elements(node.inputs[0]) * size(g_.type(node.inputs[1]).shape[1]);
-  }
   switch (op(node.op).kind) {
     case Kind::input:
     case Kind::move:

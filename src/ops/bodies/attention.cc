@@ -113,9 +113,7 @@ ValueId attention_gradient(Builder& b, const Node& node) {
                           dy);
   const auto flat = [&](ValueId of) {
     const ValueId y = swap_heads(b, narrow(b, node, of));
-    Dim size = 1;
-    for (const Dim n : b.shape(y)) size = b.dims().mul(size, n);
-    return b.reshape(y, {size});
+    return b.reshape(y, {b.dims().product(b.shape(y))});
   };
   const ValueId dq = flat(d.q), dk = flat(d.k), dv = flat(d.v);
   return b(ops::concat, {dq, dk, dv}, {{"axis", Dim(0)}});

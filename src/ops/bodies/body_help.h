@@ -50,9 +50,9 @@ struct AttentionTerms {
   double scale;
   bool causal;
 };
-// Those of a node of the row attention.
+// Reads the terms of a node of the row attention.
 AttentionTerms attention_terms(Builder& b, const Node& node);
-// What attention is made of, in wide arithmetic. Heads that share k and v are rows of one matrix: scaled is [B, Hkv, rows, D], weights
+// The intermediate values of attention, in wide arithmetic. Heads that share k and v are rows of one matrix: scaled is [B, Hkv, rows, D], weights
 // [B, Hkv, rows, keys].
 struct AttentionParts {
   ValueId scaled, k, v;  // scaled: q times the scale

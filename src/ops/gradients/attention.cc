@@ -10,9 +10,7 @@ std::vector<Expr> split(const Expr& all, const std::vector<Expr>& operands) {
   DimTable& dims = all.b->dims();
   Dim begin = 0;
   for (const Expr& x : operands) {
-    Dim size = 1;
-    for (const Dim n : x.shape()) size = dims.mul(size, n);
-    const Dim end = dims.add(begin, size);
+    const Dim end = dims.add(begin, dims.product(x.shape()));
     parts.push_back(
         reshape(call(ops::slice, all, {{"axis", Dim(0)}, {"start", begin}, {"end", end}}), x.shape()));
     begin = end;

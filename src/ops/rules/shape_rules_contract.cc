@@ -293,11 +293,7 @@ Result<Dims> attention_gradient(InferContext& c) {
   TENON_TRY(r.agree(dy[2], q[1], "heads of the result"));
   TENON_TRY(r.agree(dy[3], v[3], "head size of the result"));
   Dim all = 0;
-  for (const Dims* shape : {&q, &k, &v}) {
-    Dim size = 1;
-    for (const Dim n : *shape) size = c.dims.mul(size, n);
-    all = c.dims.add(all, size);
-  }
+  for (const Dims* shape : {&q, &k, &v}) all = c.dims.add(all, c.dims.product(*shape));
   return Dims{all};
 }
 

@@ -52,8 +52,8 @@ def drop_logsumexp(joint):
         results = {user: user.args[1] for user in n.users}  # getitem node -> index
         if any(index == 1 and user.users for user, index in results.items()):
             continue
-        dropout, is_causal = (*n.args[3:], *(0.0, False)[len(n.args) - 3:])
-        if not _replace(n, torch.ops.tenon.attention.default, n.args[:3], dropout, is_causal):
+        given = dict(zip(("dropout_p", "is_causal"), n.args[3:]))
+        if not _replace(n, torch.ops.tenon.attention.default, n.args[:3], given.get("dropout_p", 0.0), given.get("is_causal", False)):
             continue
         n.meta["val"] = n.meta["val"][0]
         for user, index in results.items():

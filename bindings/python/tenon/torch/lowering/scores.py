@@ -58,9 +58,7 @@ def weights(e, scores):
 
 
 def attention_and_logsumexp(e, q, k, v, causal, mask, scale):
-    """The result of attention, and the log-sum-exp of the scores of each query, [B, H, L]."""
-    dtype = v.dtype
+    """The result of attention, which may be wider than v, and the log-sum-exp of the scores of each query, [B, H, L]."""
     (q, k, v), scale, _ = wide_if_scaled(e, (q, k, v), scale)
     p, logsumexp = weights(e, scores(e, q, k, causal, mask, scale))
-    y = e.matmul(e.cast(p, v.dtype), for_heads(e, v, q.shape[1]))
-    return e.cast(y, dtype), e.reshape(logsumexp, logsumexp.shape[:3])
+    return e.matmul(e.cast(p, v.dtype), for_heads(e, v, q.shape[1])), e.reshape(logsumexp, logsumexp.shape[:3])
