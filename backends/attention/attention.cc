@@ -10,6 +10,7 @@
 #include "src/ir/group.h"
 #include "src/ops/bodies/body_help.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/attention.h"
 #include "src/ops/rules/operand.h"
 #include "src/ops/rules/view.h"
 
@@ -19,9 +20,10 @@ namespace {
 // Both rows have these operands and attributes.
 struct Terms {
   Operand q, k, v;
-  std::optional<Operand> mask;
+  std::optional<Operand> mask, kept;
   DType dtype = DType::f32;
   float scale = 1;
+  double dropout = 0;
   bool causal = false;
 
   // Stride of the mask along columns; nullopt without a mask.
@@ -31,7 +33,8 @@ struct Terms {
     return repeated ? Dim(0) : mask->strides.back();
   }
   std::string describe() const {
-    return std::string(causal ? ", causal" : "") + (mask ? ", with a mask" : "") + ", in blocks of scores\n";
+    return std::string(causal ? ", causal" : "") + (mask ? ", with a mask" : "") +
+           (kept ? ", with dropout" : "") + ", in blocks of scores\n";
   }
 };
 
@@ -50,6 +53,8 @@ void place(const Terms& terms, const Sizes& sizes, S& step) {
   step.depth = step.q.shape[3];
   step.keys = step.k.shape[1];
   step.width = step.v.shape[3];
+  if (terms.kept) step.kept = PlacedOperand(*terms.kept, sizes);
+  step.gain = static_cast<float>(1 / (1 - terms.dropout));
   if (!terms.mask) return;
   step.mask = PlacedOperand(*terms.mask, sizes);
   step.mask_strides.assign(4, 0);  // axes that the mask lacks, or has once, are repeated
@@ -90,6 +95,7 @@ class AttentionNode final : public Executable {
     join(step.q.strides[1], step.q.strides[2]);
     join(step.y.strides[1], step.y.strides[2]);
     if (step.mask.used()) join(step.mask_strides[2], step.mask_strides[1]);
+    if (step.kept.used()) join(step.kept.strides[2], step.kept.strides[1]);
     step.rows = group;
     step.heads /= group;
     step.heads_per_key = 1;
@@ -118,9 +124,6 @@ class GradientNode final : public Executable {
   }
 };
 
-// The operand of the node that is the mask, if there is one.
-size_t mask_of(const Node& node) { return node.op == ops::attention ? 3 : 4; }
-
 // The executable of a node, with its terms, its result and its kernels.
 template <class E>
 Result<std::unique_ptr<E>> made(const BuildContext& context, std::span<const ValueId> members) {
@@ -129,16 +132,24 @@ Result<std::unique_ptr<E>> made(const BuildContext& context, std::span<const Val
   e->inputs = inputs_of(context.graph, members);
   e->outputs = {members.back()};
   const auto operand = [&](size_t i) { return inner::operand_in(context, *e, node, i); };
+  const auto optional = [&](int i) -> std::optional<Operand> {
+    if (i < 0) return {};
+    return operand(static_cast<size_t>(i));
+  };
+  const auto [mask, kept] = attention_operands(node);
   e->terms.q = operand(0);
   e->terms.k = operand(1);
   e->terms.v = operand(2);
-  if (node.inputs.size() > mask_of(node)) e->terms.mask = operand(mask_of(node));
+  e->terms.mask = optional(mask);
+  e->terms.kept = optional(kept);
   e->terms.dtype = node.type.dtype;
   e->terms.scale = static_cast<float>(attr_as<double>(node, "scale"));
+  e->terms.dropout = attr_as<double>(node, "dropout");
   e->terms.causal = attr_as<bool>(node, "causal");
   e->result = inner::result_in(context, *e, members.back());
-  const Spec spec{e->terms.dtype, e->terms.mask_column(), e->result.strides.back()};
-  TENON_ASSIGN(e->kernels, decltype(e->kernels)::make(spec, e->terms.causal, context.allocator));
+  const Spec spec{e->terms.dtype, e->terms.mask_column(), e->result.strides.back(), e->terms.causal,
+                  kept >= 0};
+  TENON_ASSIGN(e->kernels, decltype(e->kernels)::make(spec, context.allocator));
   e->kernels_compiled = e->kernels.compiled();
   return e;
 }
@@ -159,8 +170,10 @@ class AttentionBackend final : public Backend {
     const DType dtype = node.type.dtype;
     if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
       return {false, 0, "attention of " + std::string(tenon::name(dtype))};
-    for (const ValueId operand : node.inputs)
-      if (graph.type(operand).dtype != dtype) return {false, 0, "operands of different dtypes"};
+    const auto kept = static_cast<size_t>(attention_operands(node).kept);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (i != kept && graph.type(node.inputs[i]).dtype != dtype)
+        return {false, 0, "operands of different dtypes"};
     if (dtype == DType::bf16 && cpu_lacks("amx-bf16").empty() && find_backend("onednn"))
       return {false, 0, "attention of bf16, whose products this CPU's tiles compute faster"};
     return {true, 1, "blocks of scores stay in the cache"};
@@ -172,7 +185,7 @@ class AttentionBackend final : public Backend {
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
     const std::vector<ValueId>& operands = graph.node(node).inputs;
     const auto at = std::find(operands.begin(), operands.end(), operand) - operands.begin();
-    return static_cast<size_t>(at) == mask_of(graph.node(node)) || dense_elements(graph, operand);
+    return at == attention_operands(graph.node(node)).mask || dense_elements(graph, operand);
   }
   Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
     return {false, 0, "nothing joins attention"};

@@ -161,7 +161,8 @@ Status GradientStep::plan_softmax() {
                                            {"K", columns},
                                            {"S", columns_},
                                            {"A", mask.used() ? mask_strides[2] : 0},
-                                           {"B", mask.used() ? mask_strides[3] : 0}};
+                                           {"B", mask.used() ? mask_strides[3] : 0},
+                                           {"G", kept.used() ? kept.strides[2] : 0}};
       TENON_TRY(planned_.prepare(kernels->softmax->kernel(), sizes, &softmax_[is_short].emplace_back()));
       TENON_TRY(
           planned_.prepare(*kernels->softmax_gradient, sizes, &softmax_gradient_[is_short].emplace_back()));
@@ -183,6 +184,7 @@ void GradientStep::plan_scratch() {
   parts_.value_panels = take(whole_panels(keys) * width);
   parts_.scores = take(group_ * columns_);
   parts_.weights = take(group_ * columns_);
+  parts_.kept_weights = kept.used() ? take(group_ * columns_) : parts_.weights;
   parts_.gradient = take(group_ * columns_);
   parts_.dq = rows_of(dq_, group_);
   parts_.kernel = take(ceil_div(planned_.scratch, kFloat));
@@ -269,22 +271,31 @@ bool GradientStep::compute_weights(const Item& item, const Group& group) const {
     mask_at = static_cast<const char*>(item.buffers[mask.buffer]) + offset * element;
   }
   const auto first_hidden = static_cast<int32_t>(std::min(group.first + 1, keys));
-  const Scores scores{item.scratch + parts_.scores, &scale, mask_at, &first_hidden};
+  const bool* kept_at = nullptr;
+  if (kept.used())
+    kept_at = static_cast<const bool*>(item.buffers[kept.buffer]) + kept.offset + item.b * kept.strides[0] +
+              group.head * kept.strides[1] + group.first * kept.strides[2];
+  const Scores scores{item.scratch + parts_.scores, &scale, mask_at, &first_hidden, kept_at, &gain};
   const Step& step = *softmax_[group.is_short][group.step];
-  return kernels->softmax->run(step, scores, {item.scratch + parts_.weights}, kernel_scratch(item)).ok();
+  const float *weights = item.scratch + parts_.weights, *kept_weights = item.scratch + parts_.kept_weights;
+  return (kept_at ? kernels->softmax->run(step, scores, {weights, kept_weights}, kernel_scratch(item))
+                  : kernels->softmax->run(step, scores, {weights}, kernel_scratch(item)))
+      .ok();
 }
 
 bool GradientStep::compute_scores_gradient(const Item& item, const Group& group) const {
-  const void* buffers[] = {item.scratch + parts_.weights, item.scratch + parts_.scores, &scale,
-                           item.scratch + parts_.gradient};
-  return inner::run(*softmax_gradient_[group.is_short][group.step], const_cast<void**>(buffers),
-                    kernel_scratch(item))
+  const float *weights = item.scratch + parts_.weights, *d = item.scratch + parts_.scores,
+              *result = item.scratch + parts_.gradient;
+  const void* plain[] = {weights, d, &scale, result};
+  const void* with_dropout[] = {item.scratch + parts_.kept_weights, d, weights, &scale, result};
+  return inner::run(*softmax_gradient_[group.is_short][group.step],
+                    const_cast<void**>(kept.used() ? with_dropout : plain), kernel_scratch(item))
       .ok();
 }
 
 bool GradientStep::compute_group(const Item& item, const Group& group, const Matrix& key_rows) const {
   float *scores = item.scratch + parts_.scores, *dk = item.sums, *dv = dk + keys * dk_.floats;
-  const float *weights = item.scratch + parts_.weights, *ds = item.scratch + parts_.gradient;
+  const float *weights = item.scratch + parts_.kept_weights, *ds = item.scratch + parts_.gradient;
   const int64_t count = group.count, columns = group.columns, w = panel_width();
   const auto read_group = [&](const Rows& rows, int64_t part, Matrix& m) {
     return read(rows, at(item, rows, group.head, group.first), count, group.is_short, item.scratch + part,

@@ -24,6 +24,8 @@ class GradientStep final : public Step {
   bool causal = false;
   int64_t element = 0;  // bytes
   PlacedOperand q, k, v, dy, mask, gradient;
+  PlacedOperand kept;                 // with dropout: whether each weight is kept, [B,H,L,S], with dense rows
+  float gain = 1;                     // of kept weights
   std::vector<int64_t> mask_strides;  // [batch, head, row, column]
   int64_t batch = 0, heads = 0, key_heads = 0;
   int64_t rows = 0, keys = 0, depth = 0, width = 0;  // width: of a row of v
@@ -51,8 +53,8 @@ class GradientStep final : public Step {
   };
   // Scratch memory of a thread: floats in front of each part.
   struct Parts {
-    int64_t queries, results, keys, values, key_panels, value_panels, scores, weights, gradient, dq, kernel,
-        end;
+    int64_t queries, results, keys, values, key_panels, value_panels, scores, weights, kept_weights, gradient,
+        dq, kernel, end;
   };
   struct Run;
   struct Item;

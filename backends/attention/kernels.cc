@@ -16,7 +16,7 @@ struct ScoresText {
 };
 
 // The scores of products %s [R,K]: times %scale, plus the mask, and -inf where a causal mask hides them.
-ScoresText scores_text(const Spec& spec, bool causal) {
+ScoresText scores_text(const Spec& spec) {
   ScoresText made{"%s: f32[R,K] strides=[S,1], %scale: f32[]",
                   "  %nothing = full{value=-inf, shape=[], dtype=f32}\n"
                   "  %zero = full{value=0.0, shape=[], dtype=f32}\n"
@@ -30,7 +30,7 @@ ScoresText scores_text(const Spec& spec, bool causal) {
                       : "  %wide_mask = cast(%mask){dtype=f32}\n  %masked = add(%scaled, %wide_mask)\n";
     made.value = "%masked";
   }
-  if (causal) {
+  if (spec.causal) {
     made.parameters += ", %first_hidden: i32[]";
     made.body += R"(  %row = iota{shape=[R,1], dtype=i32, axis=0}
   %column = iota{shape=[1,K], dtype=i32, axis=1}
@@ -40,13 +40,19 @@ ScoresText scores_text(const Spec& spec, bool causal) {
                  made.value + ", %nothing)\n";
     made.value = "%cut";
   }
+  if (spec.dropout) {
+    made.parameters += ", %kept: bool[R,K] strides=[G,1], %gain: f32[]";
+    made.body += "  %factor = where(%kept, %gain, %zero)\n";
+  }
   return made;
 }
 
-constexpr std::string_view kSizes = ", %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B";
+constexpr std::string_view kDropout = "  %kept_weights = mul(%weights, %factor)\n";
 
-std::string block_text(const Spec& spec, bool causal) {
-  const ScoresText scores = scores_text(spec, causal);
+constexpr std::string_view kSizes = ", %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B, %kg: i64[] = G";
+
+std::string block_text(const Spec& spec) {
+  const ScoresText scores = scores_text(spec);
   return "graph @softmax_block(" + scores.parameters + ", %largest: f32[R,1], %total: f32[R,1]" +
          std::string(kSizes) + ") {\n" + scores.body + "  %most = max(" + scores.value +
          "){axes=[1], keepdims=true}\n" +
@@ -56,18 +62,21 @@ std::string block_text(const Spec& spec, bool causal) {
   %below = sub()" +
          scores.value + R"(, %shift)
   %weights = exp(%below)
-  %sum = sum(%weights){axes=[1], keepdims=true}
+)" + std::string(spec.dropout ? kDropout : "") +
+         R"(  %sum = sum(%weights){axes=[1], keepdims=true}
   %step = sub(%largest, %shift)
   %factors = exp(%step)
-  %kept = mul(%total, %factors)
-  %new_total = add(%kept, %sum)
-  return %new_largest strides=[1,1], %weights strides=[S,1], %factors strides=[1,1], %new_total strides=[1,1]
+  %carried = mul(%total, %factors)
+  %new_total = add(%carried, %sum)
+  return %new_largest strides=[1,1], )" +
+         (spec.dropout ? "%kept_weights" : "%weights") +
+         R"( strides=[S,1], %factors strides=[1,1], %new_total strides=[1,1]
 })";
 }
 
 // A row that sees nothing has the weights 0.
-std::string softmax_text(const Spec& spec, bool causal) {
-  const ScoresText scores = scores_text(spec, causal);
+std::string softmax_text(const Spec& spec) {
+  const ScoresText scores = scores_text(spec);
   return "graph @attention_softmax(" + scores.parameters + std::string(kSizes) + ") {\n" + scores.body +
          "  %largest = max(" + scores.value + "){axes=[1], keepdims=true}\n" +
          R"(  %unseen = eq(%largest, %nothing)
@@ -79,19 +88,19 @@ std::string softmax_text(const Spec& spec, bool causal) {
   %one = full{value=1.0, shape=[], dtype=f32}
   %divisor = where(%unseen, %one, %total)
   %weights = div(%exponentials, %divisor)
-  return %weights strides=[S,1]
-})";
+)" + std::string(spec.dropout ? kDropout : "") +
+         "  return %weights strides=[S,1]" + (spec.dropout ? ", %kept_weights strides=[S,1]" : "") + "\n}";
 }
 
-constexpr std::string_view kSoftmaxGradient =
-    R"(graph @attention_softmax_gradient(%weights: f32[R,K] strides=[S,1], %d: f32[R,K] strides=[S,1], %scale: f32[], %ks: i64[] = S) {
-  %weighted = mul(%weights, %d)
-  %total = sum(%weighted){axes=[1], keepdims=true}
-  %centered = sub(%d, %total)
-  %product = mul(%weights, %centered)
-  %y = mul(%product, %scale)
-  return %y strides=[S,1]
-})";
+std::string softmax_gradient_text(bool dropout) {
+  const std::string rows = ": f32[R,K] strides=[S,1], ", kept = dropout ? "%kept_weights" : "%weights";
+  return "graph @attention_softmax_gradient(" + kept + rows + "%d" + rows +
+         (dropout ? "%weights" + rows : "") + "%scale: f32[], %ks: i64[] = S) {\n  %weighted = mul(" + kept +
+         ", %d)\n  %total = sum(%weighted){axes=[1], keepdims=true}\n" +
+         (dropout ? "  %shift = mul(%weights, %total)\n  %product = sub(%weighted, %shift)\n"
+                  : "  %centered = sub(%d, %total)\n  %product = mul(%weights, %centered)\n") +
+         "  %y = mul(%product, %scale)\n  return %y strides=[S,1]\n}";
+}
 
 std::string quotient_text(const Spec& spec) {
   const std::string type(name(spec.dtype)), result = spec.dtype == DType::f32 ? "%quotient" : "%y";
@@ -124,34 +133,40 @@ std::string widen_text(DType dtype) {
 
 }  // namespace
 
-Result<std::unique_ptr<Softmax>> Softmax::make(Rows rows, const Spec& spec, bool causal,
-                                               const Allocator& allocator) {
+Result<std::unique_ptr<Softmax>> Softmax::make(Rows rows, const Spec& spec, const Allocator& allocator) {
   auto made = std::make_unique<Softmax>();
-  made->causal_ = causal;
+  made->causal_ = spec.causal;
   made->has_mask_ = spec.mask_column.has_value();
-  const std::string text = rows == Rows::whole ? softmax_text(spec, causal) : block_text(spec, causal);
+  made->dropout_ = spec.dropout;
+  const std::string text = rows == Rows::whole ? softmax_text(spec) : block_text(spec);
   TENON_ASSIGN(made->kernel_, inner::Kernel::make(text, allocator));
   return made;
 }
 
 Status Softmax::run(const Step& step, const Scores& scores, std::initializer_list<const void*> others,
                     char* scratch) const {
-  std::array<void*, 10> buffers;
+  std::array<void*, 12> buffers;
   size_t count = 0;
   const auto add = [&](const void* p) { buffers[count++] = const_cast<void*>(p); };
   add(scores.products);
   add(scores.scale);
   if (has_mask_) add(scores.mask);
   if (causal_) add(scores.first_hidden);
+  if (dropout_) {
+    add(scores.kept);
+    add(scores.gain);
+  }
   for (const void* p : others) add(p);
   return inner::run(step, buffers.data(), scratch);
 }
 
-Result<Kernels> Kernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
+Result<Kernels> Kernels::make(const Spec& spec, const Allocator& allocator) {
   Kernels made;
-  TENON_ASSIGN(made.whole, Softmax::make(Softmax::Rows::in_blocks, spec, false, allocator));
-  if (causal) {
-    TENON_ASSIGN(made.cut, Softmax::make(Softmax::Rows::in_blocks, spec, true, allocator));
+  Spec uncut = spec;
+  uncut.causal = false;
+  TENON_ASSIGN(made.whole, Softmax::make(Softmax::Rows::in_blocks, uncut, allocator));
+  if (spec.causal) {
+    TENON_ASSIGN(made.cut, Softmax::make(Softmax::Rows::in_blocks, spec, allocator));
   }
   TENON_ASSIGN(made.quotient, inner::Kernel::make(quotient_text(spec), allocator));
   if (spec.dtype != DType::f32) {
@@ -165,10 +180,10 @@ int Kernels::compiled() const {
          (widen ? widen->compiled() : 0);
 }
 
-Result<GradientKernels> GradientKernels::make(const Spec& spec, bool causal, const Allocator& allocator) {
+Result<GradientKernels> GradientKernels::make(const Spec& spec, const Allocator& allocator) {
   GradientKernels made;
-  TENON_ASSIGN(made.softmax, Softmax::make(Softmax::Rows::whole, spec, causal, allocator));
-  TENON_ASSIGN(made.softmax_gradient, inner::Kernel::make(kSoftmaxGradient, allocator));
+  TENON_ASSIGN(made.softmax, Softmax::make(Softmax::Rows::whole, spec, allocator));
+  TENON_ASSIGN(made.softmax_gradient, inner::Kernel::make(softmax_gradient_text(spec.dropout), allocator));
   if (spec.dtype != DType::f32 || spec.result_element != Dim(1)) {
     TENON_ASSIGN(made.store, inner::Kernel::make(store_text(spec), allocator));
   }

@@ -33,6 +33,7 @@ struct AttentionStep::Rows {
 // Some groups of a head, and the scratch memory of the thread that computes them.
 struct AttentionStep::Item {
   const char *q, *k, *v, *mask;
+  const bool* kept;
   char* y;
   float* scratch;
   int64_t from, to;      // groups
@@ -102,7 +103,8 @@ Status AttentionStep::prepare_kernels() {
                                            {"K", c},
                                            {"S", block_},
                                            {"A", mask.used() ? mask_strides[2] : 0},
-                                           {"B", mask.used() ? mask_strides[3] : 0}};
+                                           {"B", mask.used() ? mask_strides[3] : 0},
+                                           {"G", kept.used() ? kept.strides[2] : 0}};
       TENON_TRY(planned_.prepare(kernels->whole->kernel(), sizes, &whole_[last_rows][last]));
       if (causal) TENON_TRY(planned_.prepare(kernels->cut->kernel(), sizes, &cut_[last_rows][last]));
     }
@@ -147,6 +149,9 @@ AttentionStep::Item AttentionStep::item_of(const Run& run, int thread, int64_t i
   made.v = at_head(v, key_head);
   made.y = at_head(y, head);
   made.mask = mask.used() ? at(mask, b * mask_strides[0] + head * mask_strides[1]) : nullptr;
+  made.kept = kept.used() ? static_cast<const bool*>(run.buffers[kept.buffer]) + kept.offset +
+                                b * kept.strides[0] + head * kept.strides[1]
+                          : nullptr;
   made.scratch = run.scratch + thread * parts_.end;
   made.from = part * item_groups_;
   made.to = std::min(groups_, made.from + item_groups_);
@@ -225,10 +230,12 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
         *next_largest = item.scratch + parts_.next, *next_total = next_largest + r.count;
   const char* mask_at = item.mask;
   if (mask_at) mask_at += (r.first * mask_strides[2] + block.first * mask_strides[3]) * element;
+  const bool* kept_at = item.kept;
+  if (kept_at) kept_at += r.first * kept.strides[2] + block.first;
   const Softmax& softmax = on_diagonal ? *kernels->cut : *kernels->whole;
   const Step& step = *(on_diagonal ? cut_ : whole_)[r.last][block.first + block.count == keys];
   if (!softmax
-           .run(step, {scores, &scale, mask_at, &hidden},
+           .run(step, {scores, &scale, mask_at, &hidden, kept_at, &gain},
                 {largest, total, next_largest, weights, factors, next_total}, item.kernel(parts_))
            .ok())
     return false;

@@ -21,7 +21,9 @@ class AttentionStep final : public Step {
   bool causal = false;
   int64_t element = 0;  // bytes
   PlacedOperand q, k, v, y, mask;
-  std::vector<int64_t> mask_strides;                 // [batch, head, row, column]
+  PlacedOperand kept;                 // with dropout: whether each weight is kept, [B,H,L,S], with dense rows
+  float gain = 1;                     // of kept weights
+  std::vector<int64_t> mask_strides;  // [batch, head, row, column]
   int64_t batch = 0, heads = 0, heads_per_key = 1;   // heads of q that share a head of k
   int64_t rows = 0, keys = 0, depth = 0, width = 0;  // width: of a row of v
 

@@ -1,6 +1,8 @@
 // See kernel.h.
 #include "backends/inner/kernel.h"
 
+#include <algorithm>
+
 #include "src/ir/text.h"
 
 namespace tenon::inner {
@@ -35,6 +37,12 @@ Result<std::unique_ptr<Kernel>> Kernel::make(std::string_view text, const Alloca
   const BuildContext context{g, made->layouts_, stored, allocator};
   TENON_ASSIGN(auto built, find_backend("cpu")->build(context, std::span(&members, 1)));
   made->kernel_ = std::move(built[0]);
+  // run() gets the buffers in the order of the graph.
+  const std::vector<ValueId>&inputs = made->kernel_->inputs, &outputs = made->kernel_->outputs;
+  TENON_CHECK(std::is_sorted(inputs.begin(), inputs.end()), "a kernel has its parameters in another order");
+  TENON_CHECK(std::equal(outputs.begin(), outputs.end(), g.outputs.begin(), g.outputs.end(),
+                         [](ValueId v, const OutputBinding& out) { return v == out.value; }),
+              "a kernel has its results in another order");
   return made;
 }
 

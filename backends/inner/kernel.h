@@ -30,7 +30,7 @@ class Kernel {
   std::unique_ptr<Executable> kernel_;
 };
 
-// Runs a step of Kernel::prepare() on the calling thread. buffers: the graph's inputs in the order in which it reads them, then its outputs.
+// Runs a step of Kernel::prepare() on the calling thread. buffers: the graph's inputs that it reads, then its outputs.
 Status run(const Step& step, void* const* buffers, char* scratch);
 
 }  // namespace tenon::inner

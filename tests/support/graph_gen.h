@@ -598,7 +598,11 @@ class GraphGen {
           in[2] = b_(ops::where, {finite, in[2], b_.scalar(0, t)});
         }
         if (size(batch) > 5) return;
-        const std::vector<NamedAttr> attrs = {{"causal", causal}, {"scale", 0.5}};
+        std::vector<NamedAttr> attrs = {{"causal", causal}, {"scale", 0.5}};
+        if (chance(30)) {
+          attrs.push_back({"dropout", 0.25});
+          in.push_back(add_input(DType::b8, {batch, Dim(2), length, keys}));
+        }
         if (chance(60)) {
           add(ops::attention, in, attrs);
           return;

@@ -178,17 +178,21 @@ inline Table make_table() {
                               {{"N,6,M", "6", "6", "6", "6"}, {{"groups", Dim(3)}, eps}, "N,6,M"}};
   t[shapes::instance_norm] = {{{"2,4,3", "4", "4"}, {eps}, "2,4,3"},
                               {{"N,4,M,M", "4", "4"}, {eps}, "N,4,M,M"}};
-  const NamedAttr scale{"scale", 0.5};
+  const NamedAttr scale{"scale", 0.5}, dropout{"dropout", 0.25};
   t[shapes::attention] = {
       {{"2,4,3,8", "2,4,5,8", "2,4,5,6", "3,5"}, {scale}, "2,4,3,6"},
       {{"2,4,3,8", "2,2,3,8", "2,2,3,8", "2,4,3,3"}, {scale, {"causal", true}}, "2,4,3,8"},
       {{"1,2,3,4", "1,1,0,4", "1,1,0,2", "3,0"}, {scale}, "1,2,3,2"},
-      {{"N,4,M,8", "N,2,K,8", "N,2,K,8", "N,1,M,K"}, {scale, {"causal", true}}, "N,4,M,8"}};
+      {{"N,4,M,8", "N,2,K,8", "N,2,K,8", "N,1,M,K"}, {scale, {"causal", true}}, "N,4,M,8"},
+      {{"2,4,3,8", "2,2,5,8", "2,2,5,6", "2,4,3,5"}, {scale, dropout}, "2,4,3,6"},
+      {{"N,4,M,8", "N,4,K,8", "N,4,K,8", "M,K", "N,4,M,K"}, {scale, dropout}, "N,4,M,8"}};
   t[shapes::attention_gradient] = {
       {{"2,3,4,8", "2,5,4,8", "2,5,4,6", "2,3,4,6", "3,5"}, {scale}, "752"},
       {{"2,3,4,8", "2,3,2,8", "2,3,2,8", "2,3,4,8", "2,4,3,3"}, {scale, {"causal", true}}, "384"},
       {{"1,3,2,4", "1,0,1,4", "1,0,1,2", "1,3,2,2", "3,0"}, {scale}, "24"},
-      {{"N,M,4,8", "N,K,2,8", "N,K,2,8", "N,M,4,8", "N,1,M,K"}, {scale, {"causal", true}}, "32*K*N+32*M*N"}};
+      {{"N,M,4,8", "N,K,2,8", "N,K,2,8", "N,M,4,8", "N,1,M,K"}, {scale, {"causal", true}}, "32*K*N+32*M*N"},
+      {{"2,3,4,8", "2,5,2,8", "2,5,2,6", "2,3,4,6", "2,4,3,5"}, {scale, dropout}, "472"},
+      {{"N,M,4,8", "N,K,4,8", "N,K,4,8", "N,M,4,8", "M,K", "N,4,M,K"}, {scale, dropout}, "64*K*N+32*M*N"}};
   auto conv = [](Dims strides, Dims low, Dims high, Dims dilations, std::vector<NamedAttr> more = {}) {
     more.push_back({"strides", strides});
     more.push_back({"padding", low});
@@ -253,6 +257,12 @@ inline Table make_table() {
   return t;
 }
 
+// Whether the last operand of attention says which weights dropout keeps.
+inline bool has_dropout(const Sample& sample) {
+  return std::any_of(sample.attrs.begin(), sample.attrs.end(),
+                     [](const NamedAttr& attr) { return attr.name == "dropout"; });
+}
+
 inline bool has_attr(const Op& row, std::string_view name) {
   return std::any_of(row.attr_specs.begin(), row.attr_specs.end(),
                      [&](const AttrSpec& spec) { return spec.name == name; });
@@ -279,6 +289,7 @@ inline std::vector<Sample> samples_of(const Op& row) {
       if (static_cast<int>(cut.shapes.size()) < arity) continue;
       cut.shapes.resize(arity);
       if (row.shape == shapes::broadcast && arity < row.arity) continue;
+      if (sample_help::has_dropout(sample) && cut.shapes.size() < sample.shapes.size()) continue;
       out.push_back(std::move(cut));
     }
   }
@@ -294,6 +305,7 @@ inline Result<Graph> sample_graph(const Op& row, const Sample& sample, DType dty
   for (size_t i = 0; i < sample.shapes.size(); ++i) {
     TensorType type{dtype, {}};
     if (row.type == types::where && i == 0) type.dtype = DType::b8;
+    if (sample_help::has_dropout(sample) && i + 1 == sample.shapes.size()) type.dtype = DType::b8;
     if ((row.type == types::indexed || row.type == types::grouped) && i == 1) type.dtype = DType::i64;
     std::string_view rest = sample.shapes[i];
     while (!rest.empty()) {

@@ -183,6 +183,20 @@ def test_masks_are_those_of_eager_mode_bit_for_bit():
         torch.testing.assert_close(torch.compile(f, backend="tenon")(transposed, y), want, rtol=0, atol=0)
 
 
+def test_dropout_of_four_sizes_that_change():
+    f = lambda x: F.dropout(x.sin(), 0.4)  # noqa: E731
+    compiled = torch.compile(f, backend="tenon", dynamic=True)
+    for shape in ((2, 3, 5, 7), (4, 6, 3, 2)):
+        x = torch.randn(shape, requires_grad=True)
+        results = []
+        for g in (f, compiled):
+            torch.manual_seed(7)
+            y = g(x)
+            results.append((y, *torch.autograd.grad(y.square().sum(), x)))
+        torch.testing.assert_close(*results)
+    assert tenon.stats()["fallbacks"] == 0
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_dropout_in_attention(causal):
     """The mask is that of eager mode: the result of unit vectors as values is the matrix of weights."""

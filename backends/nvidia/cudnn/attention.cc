@@ -67,6 +67,8 @@ Status takes_attention(const Graph& graph, const Node& node) {
   const DType dtype = node.type.dtype;
   if (dtype != DType::f16 && dtype != DType::bf16)
     return unsupported("cuDNN computes attention of f16 and bf16, and f32 in fewer bits");
+  if (attr_as<double>(node, "dropout") != 0)
+    return unsupported("attention with dropout is not given to cuDNN");
   const std::span<const ValueId> heads(node.inputs.data(), kMask);
   if (node.inputs.size() > kMask && attr_as<bool>(node, "causal"))
     return unsupported("attention that is causal and has a mask is not given to cuDNN");

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "src/ops/bodies/body_help.h"
+#include "src/ops/rules/attention.h"
 
 namespace tenon::bodies {
 namespace {
@@ -13,15 +14,20 @@ ValueId times(Builder& b, ValueId x, ValueId y) { return b(ops::matmul, {x, y});
 ValueId swap_heads(Builder& b, ValueId v) { return transpose(b, v, {Dim(0), Dim(2), Dim(1), Dim(3)}); }
 
 AttentionTerms attention_terms(Builder& b, const Node& node) {
-  const bool last = attr_as<std::string>(node, "layout") == "heads_last";
+  const bool last =
+      node.op == ops::attention_gradient || attr_as<std::string>(node, "layout") == "heads_last";
   const auto first = [&](size_t i) { return last ? swap_heads(b, node.inputs[i]) : node.inputs[i]; };
+  const auto [mask, kept] = attention_operands(node);
+  const auto optional = [&](int i) { return i < 0 ? kNoValue : node.inputs[static_cast<size_t>(i)]; };
   const ValueId q = first(0), k = first(1), v = first(2);
-  return {q,
-          k,
-          v,
-          has(node, 3) ? node.inputs[3] : kNoValue,
-          attr_as<double>(node, "scale"),
-          attr_as<bool>(node, "causal")};
+  return {.q = q,
+          .k = k,
+          .v = v,
+          .mask = optional(mask),
+          .kept = optional(kept),
+          .scale = attr_as<double>(node, "scale"),
+          .dropout = attr_as<double>(node, "dropout"),
+          .causal = attr_as<bool>(node, "causal")};
 }
 
 // Heads that share k and v become rows of one matrix, [B, Hkv, G*L, D], so that no operand is repeated.
@@ -54,9 +60,13 @@ AttentionParts attention_parts(Builder& b, const AttentionTerms& terms) {
   const ValueId e = b(ops::exp, {b(ops::sub, {scores, shift})});
   const ValueId total = fold(b, ops::sum, e, last);
   const ValueId divisor = b(ops::where, {b(ops::eq, {total, like(b, q, 0)}), like(b, q, 1), total});
-  ValueId weights = b(ops::div, {e, divisor});
-  if (grouped) weights = b.reshape(weights, {batch, ks[1], rows, keys});
-  return {scaled, k, v, weights};
+  const ValueId weights = b(ops::div, {e, divisor});
+  ValueId kept = weights;
+  if (terms.kept != kNoValue)
+    kept = b(ops::mul,
+             {weights, b(ops::where, {terms.kept, like(b, q, 1 / (1 - terms.dropout)), like(b, q, 0)})});
+  const auto in_groups = [&](ValueId x) { return grouped ? b.reshape(x, {batch, ks[1], rows, keys}) : x; };
+  return {scaled, k, v, in_groups(weights), in_groups(kept)};
 }
 
 ValueId add_heads_last(Builder& b, const Node& node, const std::vector<ValueId>& operands) {
@@ -64,7 +74,8 @@ ValueId add_heads_last(Builder& b, const Node& node, const std::vector<ValueId>&
                             {{"causal", attr_as<bool>(node, "causal")},
                              {"scale", attr_as<double>(node, "scale")},
                              {"layout", std::string("heads_last")},
-                             {"whole", attr_as<bool>(node, "whole")}});
+                             {"whole", attr_as<bool>(node, "whole")},
+                             {"dropout", attr_as<double>(node, "dropout")}});
   TENON_CHECK(arranged.ok(), arranged.status().message());
   return *arranged;
 }
@@ -81,12 +92,12 @@ ValueId attention(Builder& b, const Node& node) {
   const AttentionParts parts = attention_parts(b, terms);
   Dims shape = b.shape(terms.q);
   shape[3] = b.shape(parts.v)[3];
-  const ValueId y = narrow(b, node, b.reshape(times(b, parts.weights, parts.v), std::move(shape)));
+  const ValueId y = narrow(b, node, b.reshape(times(b, parts.kept_weights, parts.v), std::move(shape)));
   return attr_as<std::string>(node, "layout") == "heads_last" ? swap_heads(b, y) : y;
 }
 
-// With the weights P, which are computed again:
-//   dv = P^T dy,   dP = dy v^T,   dS = P * (dP - sum of dP * P over a row)
+// With the weights P, which are computed again, and the kept weights K:
+//   dv = K^T dy,   dK = dy v^T,   dS = K * dK - P * (sum of K * dK over a row)
 //   dq = scale * dS k,   dk = dS^T (scale * q)
 AttentionGradients attention_gradients(Builder& b, const AttentionTerms& terms, ValueId dy) {
   const AttentionParts parts = attention_parts(b, terms);
@@ -95,8 +106,8 @@ AttentionGradients attention_gradients(Builder& b, const AttentionTerms& terms, 
   rows[3] = b.shape(parts.v)[3];
   scores[3] = b.shape(parts.k)[2];
   dy = b.reshape(wide(b, dy), rows);
-  const ValueId dv = times(b, transpose_last(b, parts.weights), dy);
-  const ValueId weighted = b(ops::mul, {parts.weights, times(b, dy, transpose_last(b, parts.v))});
+  const ValueId dv = times(b, transpose_last(b, parts.kept_weights), dy);
+  const ValueId weighted = b(ops::mul, {parts.kept_weights, times(b, dy, transpose_last(b, parts.v))});
   const ValueId total = fold(b, ops::sum, weighted, {Dim(-1)});
   const ValueId ds = b(ops::sub, {weighted, b(ops::mul, {parts.weights, total})});
   const ValueId dq = b(ops::mul, {times(b, ds, parts.k), like(b, ds, terms.scale)});
@@ -104,13 +115,8 @@ AttentionGradients attention_gradients(Builder& b, const AttentionTerms& terms, 
 }
 
 ValueId attention_gradient(Builder& b, const Node& node) {
-  const auto first = [&](size_t i) { return swap_heads(b, node.inputs[i]); };
-  const ValueId q = first(0), k = first(1), v = first(2), dy = first(3);
-  const AttentionGradients d =
-      attention_gradients(b,
-                          {q, k, v, has(node, 4) ? node.inputs[4] : kNoValue, attr_as<double>(node, "scale"),
-                           attr_as<bool>(node, "causal")},
-                          dy);
+  const AttentionTerms terms = attention_terms(b, node);
+  const AttentionGradients d = attention_gradients(b, terms, swap_heads(b, node.inputs[3]));
   const auto flat = [&](ValueId of) {
     const ValueId y = swap_heads(b, narrow(b, node, of));
     return b.reshape(y, {b.dims().product(b.shape(y))});

@@ -46,17 +46,19 @@ Node channels_first(Builder& b, const Node& node);
 
 // Operands of attention with heads first, and its attributes.
 struct AttentionTerms {
-  ValueId q, k, v, mask;  // mask: kNoValue if there is none
-  double scale;
+  ValueId q, k, v;
+  ValueId mask, kept;  // kNoValue if there is none
+  double scale, dropout;
   bool causal;
 };
-// Reads the terms of a node of the row attention.
+// Reads the terms of a node of the row attention or attention_gradient.
 AttentionTerms attention_terms(Builder& b, const Node& node);
 // The intermediate values of attention, in wide arithmetic. Heads that share k and v are rows of one matrix: scaled is [B, Hkv, rows, D], weights
 // [B, Hkv, rows, keys].
 struct AttentionParts {
   ValueId scaled, k, v;  // scaled: q times the scale
   ValueId weights;       // of each key in each row
+  ValueId kept_weights;  // after dropout; without it, the weights
 };
 AttentionParts attention_parts(Builder& b, const AttentionTerms& terms);
 // The gradients of the operands with heads first, in wide arithmetic, for the gradient dy of the result; scores [B,H,L,S]: the gradient of

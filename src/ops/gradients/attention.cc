@@ -1,4 +1,5 @@
 // See gradients.h. The gradient of attention: the row attention_gradient, or its nodes if the gradient of the mask is wanted.
+#include "src/ops/rules/attention.h"
 #include "src/ops/gradients/help.h"
 
 namespace tenon::gradients {
@@ -25,7 +26,7 @@ Status attention(GradientContext& c) {
   const bool last = attr_as<std::string>(c.node, "layout") == "heads_last";
   const auto turned = [&](ValueId v) { return bodies::swap_heads(c.b, v); };
   const auto given_last = [&](ValueId v) { return Expr{&c.b, last ? v : turned(v)}; };
-  if (t.wants(3)) {
+  if (attention_operands(c.node).mask == 3 && t.wants(3)) {
     const bodies::AttentionGradients d =
         bodies::attention_gradients(c.b, bodies::attention_terms(c.b, c.node), last ? turned(c.dy) : c.dy);
     const ValueId parts[] = {d.q, d.k, d.v};
@@ -37,10 +38,11 @@ Status attention(GradientContext& c) {
   std::vector<Expr> operands;
   for (size_t i = 0; i < 3; ++i) operands.push_back(given_last(c.node.inputs[i]));
   std::vector<ValueId> all = {operands[0].v, operands[1].v, operands[2].v, given_last(c.dy).v};
-  if (c.node.inputs.size() > 3) all.push_back(c.node.inputs[3]);
-  auto gradient =
-      c.b.try_add(ops::attention_gradient, std::move(all),
-                  {{"causal", attr_as<bool>(c.node, "causal")}, {"scale", attr_as<double>(c.node, "scale")}});
+  all.insert(all.end(), c.node.inputs.begin() + 3, c.node.inputs.end());
+  auto gradient = c.b.try_add(ops::attention_gradient, std::move(all),
+                              {{"causal", attr_as<bool>(c.node, "causal")},
+                               {"scale", attr_as<double>(c.node, "scale")},
+                               {"dropout", attr_as<double>(c.node, "dropout")}});
   TENON_TRY(gradient.status());
   const std::vector<Expr> parts = split({&c.b, *gradient}, operands);
   for (size_t i = 0; i < 3; ++i)

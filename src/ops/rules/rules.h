@@ -88,5 +88,6 @@ Result<DType> same_width(InferContext& c);           // attribute dtype, as wide
 Result<DType> indexed(InferContext& c);  // operand 1 i64 or i32, the others and the result one dtype
 Result<DType> float_params(
     InferContext& c);  // operand 0 a float; others its dtype, or f32 if it is 16 bits wide
+Result<DType> attention(InferContext& c);  // likewise, except that the operand `kept` of attention is bool
 }  // namespace types
 }  // namespace tenon

@@ -1,6 +1,7 @@
 // See rules.h. This file has the rules of contractions, norms and attention.
 #include <algorithm>
 
+#include "src/ops/rules/attention.h"
 #include "src/ops/rules/rule_help.h"
 
 namespace tenon::shapes {
@@ -238,8 +239,8 @@ struct AttentionShapes {
   Dims q, k, v;
 };
 
-// Checks q, k, v and the mask, which is operand `mask` if there is one.
-Result<AttentionShapes> attention_shapes(InferContext& c, bool last, int mask) {
+// Checks the operands of attention. count: how many stand in front of the optional ones.
+Result<AttentionShapes> attention_shapes(InferContext& c, bool last, int count) {
   const Rule r(c);
   AttentionShapes shapes = {r.shape(0), r.shape(1), r.shape(2)};
   auto& [q, k, v] = shapes;
@@ -259,8 +260,21 @@ Result<AttentionShapes> attention_shapes(InferContext& c, bool last, int mask) {
     if (!constant && !r.divides(k[1], q[1]))
       return r.decline("it cannot be shown that " + text + " is false");
   }
-  if (r.operands() > mask) {
-    const Dims scores = {q[0], q[1], q[2], k[2]};
+  const Dims scores = {q[0], q[1], q[2], k[2]};
+  const auto [mask, kept] = attention_operands(c.node);
+  const double dropout = attr_as<double>(c.node, "dropout");
+  if (!(dropout >= 0 && dropout < 1))
+    return r.refuse("dropout " + std::to_string(dropout) + " is outside [0,1)");
+  if (dropout != 0 && kept < 0) return r.refuse("dropout needs the operand that says which weights are kept");
+  if (r.operands() > count + (mask >= 0) + (kept >= 0))
+    return r.refuse("without dropout, the mask is the last operand");
+  if (kept >= 0) {
+    if (r.rank(kept) != 4) return r.refuse("the weights that dropout keeps need rank 4");
+    for (size_t i = 0; i < 4; ++i)
+      TENON_TRY(r.agree(r.shape(kept)[i], scores[i],
+                        "size " + std::to_string(i) + " of the weights that dropout keeps"));
+  }
+  if (mask >= 0) {
     // The claimed result's shape says nothing about the scores, so they get a claim of their own.
     Claim claim{scores};
     InferContext as_claimed{c.graph, c.node, c.dims, {}, &claim};

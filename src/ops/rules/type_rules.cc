@@ -1,5 +1,6 @@
 // See rules.h.
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/attention.h"
 #include "src/ops/rules/rule_help.h"
 
 namespace tenon::types {
@@ -135,14 +136,31 @@ Result<DType> grouped(InferContext& c) {
   return is_storage(dtype) ? Result<DType>(only_kept(Rule(c), dtype)) : dtype;
 }
 
-Result<DType> float_params(InferContext& c) {
+namespace {
+
+// Operand 0 is a float, and the operands in front of `end` have its dtype or compute with it.
+Result<DType> float_operands(InferContext& c, int end) {
   const Rule r(c);
   const DType dtype = c.operand(0).dtype;
   if (!is_float(dtype)) return r.refuse("needs a float dtype, not " + std::string(name(dtype)));
   if (is_storage(dtype)) return only_kept(r, dtype);
-  for (int i = 1; i < r.operands(); ++i)
+  for (int i = 1; i < end; ++i)
     if (c.operand(i).dtype != dtype && c.operand(i).dtype != compute_type(dtype)) return differ(r, 0, i);
   return dtype;
+}
+
+}  // namespace
+
+Result<DType> float_params(InferContext& c) { return float_operands(c, Rule(c).operands()); }
+
+Result<DType> attention(InferContext& c) {
+  const Rule r(c);
+  const int kept = attention_operands(c.node).kept;
+  if (kept < 0) return float_params(c);
+  if (!is_bool(c.operand(kept).dtype))
+    return r.refuse("the weights that dropout keeps are bool, not " +
+                    std::string(name(c.operand(kept).dtype)));
+  return float_operands(c, kept);
 }
 
 }  // namespace tenon::types

@@ -24,6 +24,7 @@ struct Case {
   bool causal = false, symbolic = false, heads_last = false, gradient = false;
   std::string mask = {};  // its shape, of the letters b, h, l, s and 1
   DType dtype = DType::f32;
+  bool dropout = false;
 };
 
 std::string dims(const std::vector<int64_t>& shape) {
@@ -36,8 +37,9 @@ std::string print(const Case& c) {
   return "batch " + std::to_string(c.batch) + ", heads " + std::to_string(c.heads) + " by " +
          std::to_string(c.key_heads) + ", rows " + std::to_string(c.rows) + ", keys " +
          std::to_string(c.keys) + ", depth " + std::to_string(c.depth) + ", width " +
-         std::to_string(c.width) + (c.causal ? ", causal" : "") + ", mask " + c.mask + ", " +
-         std::string(name(c.dtype)) + (c.gradient ? ", the gradient" : "");
+         std::to_string(c.width) + (c.causal ? ", causal" : "") + ", mask " + c.mask +
+         (c.dropout ? ", dropout, " : ", ") + std::string(name(c.dtype)) +
+         (c.gradient ? ", the gradient" : "");
 }
 
 struct Built {
@@ -49,11 +51,15 @@ struct Built {
 Built build(const Case& c, bool symbolic, const std::string& strides = "") {
   Built b;
   std::string params;
+  const auto add_typed = [&](DType dtype, const std::string& name, std::vector<int64_t> shape,
+                             const std::string& symbols, const std::string& view) {
+    params += (params.empty() ? "%" : ", %") + name + ": " + std::string(tenon::name(dtype)) + "[" +
+              (symbolic ? symbols : dims(shape)) + "]" + view;
+    b.inputs.push_back(random_tensor(dtype, shape, static_cast<uint32_t>(b.inputs.size()) + 1));
+  };
   const auto add = [&](const std::string& name, std::vector<int64_t> shape, const std::string& symbols,
                        const std::string& view) {
-    params += (params.empty() ? "%" : ", %") + name + ": " + std::string(tenon::name(c.dtype)) + "[" +
-              (symbolic ? symbols : dims(shape)) + "]" + view;
-    b.inputs.push_back(random_tensor(c.dtype, shape, static_cast<uint32_t>(b.inputs.size()) + 1));
+    add_typed(c.dtype, name, std::move(shape), symbols, view);
   };
   const std::string h = std::to_string(c.heads), kh = std::to_string(c.key_heads),
                     d = std::to_string(c.depth), w = std::to_string(c.width);
@@ -84,9 +90,11 @@ Built build(const Case& c, bool symbolic, const std::string& strides = "") {
     }
     add("m", shape, symbols, "");
   }
+  if (c.dropout) add_typed(DType::b8, "kept", {c.batch, c.heads, c.rows, c.keys}, "B," + h + ",L,S", "");
   b.text = "graph @g(" + params + ") {\n  %y = attention" +
            (c.gradient ? "_gradient(%q, %k, %v, %dy" : "(%q, %k, %v") + (c.mask.empty() ? "" : ", %m") +
-           "){scale=0.3, causal=" + (c.causal ? "true" : "false") +
+           (c.dropout ? ", %kept){dropout=0.3, " : "){") +
+           "scale=0.3, causal=" + (c.causal ? "true" : "false") +
            (c.heads_last && !c.gradient ? ", layout=\"heads_last\"" : "") + "}\n  return %y\n}\n";
   return b;
 }
@@ -136,10 +144,11 @@ void check_one(const Case& c, int threads, Change change) {
   }
 }
 
-// Runs attention and its gradient.
+// Runs attention and its gradient, one of them with dropout.
 void check(Case c, int threads = 2, Change change = nullptr) {
   for (const bool gradient : {false, true}) {
     c.gradient = gradient;
+    c.dropout = gradient == ((c.rows + c.keys + c.depth) % 2 == 0);
     check_one(c, threads, change);
   }
 }
@@ -193,7 +202,8 @@ TEST(Attention, MasksOfAllShapes) {
 
 TEST(Attention, RowsThatSeeNothingAreZero) {
   const auto hide = [](std::vector<HostTensor>& inputs) {
-    HostTensor& mask = inputs.back();
+    HostTensor& mask =
+        inputs[inputs.size() - (inputs.back().dtype == DType::b8 ? 2 : 1)];  // kept is the last one
     for (int64_t i = 0; i < mask.count(); ++i)
       if (i / mask.shape.back() % 3 != 1 || i % 2) mask.set_number(i, -kInf);
   };

@@ -1,6 +1,6 @@
 """The ATen ops that AOTAutograd decomposes before Tenon gets the graph.
 
-No op in this list has a row in ops/. Attention, softmax, norms, convolutions, pooling, embedding and gelu have rows, because a
+No op in this list has a row in ops/, but for native_dropout, which is decomposed in one case. Attention, softmax, norms, convolutions, pooling, embedding and gelu have rows, because a
 whole op fuses better than its parts. Tested by tests/torch/test_lower.py.
 """
 
@@ -39,12 +39,20 @@ def _table(quantized):
     found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
     for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
         found[op] = _of_classes(found[op])
+    found[torch.ops.aten.native_dropout.default] = _dropout_of_all
     found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
     found[torch.ops.aten._amp_update_scale.default] = _update_scale
     found |= {op: functools.partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd) for op in _of_lists(torch)}
     if quantized is not None:
         found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
     return found
+
+
+def _dropout_of_all(x, p, train):
+    """Dropout with the probability 1 draws no numbers in eager mode, but aten.native_dropout draws them. Another one has a row."""
+    import torch
+
+    return (x * 0, torch.zeros_like(x, dtype=torch.bool)) if p == 1 and train is not False else NotImplemented
 
 
 def _unscale(gradients, found_inf, inv_scale):

@@ -23,6 +23,7 @@ from .lowering.operand import of_host
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
 from .runtime.runner import DRAWING_FUNCTIONS, draw_bits, draw_mask, draw_seeds
+from .size_nodes import size_nodes
 
 aten = torch.ops.aten
 TAGS = ("recompute", "ac_graph_id", "custom")  # of checkpoints and budgets
@@ -155,7 +156,7 @@ def _replace(gm, n, before, target, arguments):
     x, p = n.args[:2]
     kept = n.meta["val"][1]
     with gm.graph.inserting_before(before):
-        size, stride = (tuple(gm.graph.materialize_symints(list(s))) for s in (kept.shape, kept.stride()))
+        size, stride = (tuple(size_nodes(gm.graph, s)) for s in (kept.shape, kept.stride()))
         mask = gm.graph.call_function(target, arguments(size, stride, 1 - p))
     mask.meta = {"val": kept}
     with gm.graph.inserting_before(n):

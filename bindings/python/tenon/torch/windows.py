@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from .size_nodes import size_nodes
+
 aten = torch.ops.aten
 RANKS = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}
 GRADIENTS = (aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
@@ -65,8 +67,8 @@ class _Maker:
 
 def _axes(make, x, places, kernel, stride, padding, dilation):
     rank, found = len(kernel), []
-    extents = make.graph.materialize_symints(list(x.meta["val"].shape[-rank:]))
-    counts = make.graph.materialize_symints(list(places.meta["val"].shape[-rank:]))
+    extents = size_nodes(make.graph, x.meta["val"].shape[-rank:])
+    counts = size_nodes(make.graph, places.meta["val"].shape[-rank:])
     for axis, (extent, count, k, s, p, d) in enumerate(zip(extents, counts, kernel, stride, padding, dilation)):
         window = make(aten.arange.default, count, dtype=torch.int64, device=places.meta["val"].device)
         start = make(aten.sub.Tensor, make(aten.mul.Tensor, window, s), p)

@@ -296,18 +296,19 @@ def _first_of_attention(e, q, k, v, dropout_p, is_causal, mask, scale, whole):
         raise Unsupported("attention with dropout, which draws random numbers")
     if any(e.used(i) for i in range(1, results)):
         raise Unsupported("a result of attention other than the first (log-sum-exp, seeds)")
-    return (_attention(e, q, k, v, mask, is_causal, scale, whole),) + (None,) * (results - 1)
+    return (_attention(e, q, k, v, mask, is_causal, scale, whole=whole),) + (None,) * (results - 1)
 
 
 @row("tenon.attention")
-def _attention(e, q, k, v, mask, is_causal, scale, whole=None):
+def _attention(e, q, k, v, mask, is_causal, scale, kept=None, dropout=0.0, whole=None):
     dtype = q.dtype
     if whole and depends_on_sizes(q, scale):
         raise Unsupported("attention by a library with a scale that depends on sizes")
     (q, k, v), scale, _ = wide_if_scaled(e, (q, k, v), scale)
     if mask is not None and mask.dtype != q.dtype:
         mask = e.cast(mask, q.dtype)
-    y = e.op("attention", [q, k, v, mask], q.dtype, (*q.shape[:3], v.shape[3]), causal=bool(is_causal), scale=scale, whole=whole)
+    y = e.op("attention", [q, k, v, mask, kept], q.dtype, (*q.shape[:3], v.shape[3]), causal=bool(is_causal), scale=scale, whole=whole,
+             dropout=dropout or None)
     return e.cast(y, dtype)
 
 

@@ -83,7 +83,7 @@ def _(e, grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask=None, sc
 
 
 @row("tenon.attention_gradient")
-def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale):
+def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale, kept=None, dropout=0.0):
     dtype = q.dtype
     operands, scale, factor = wide_if_scaled(e, (q, k, v), scale)
     heads_last = [e.swap(t, 1, 2) for t in operands]
@@ -91,8 +91,8 @@ def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale):
     if mask is not None:
         mask = e.cast(mask, wide)
     counts = [sizes.product(t.shape) for t in heads_last]
-    joined = e.op("attention_gradient", [*heads_last, e.cast(e.swap(grad, 1, 2), wide), mask], wide, (sum(counts),),
-                  causal=bool(is_causal), scale=scale)
+    joined = e.op("attention_gradient", [*heads_last, e.cast(e.swap(grad, 1, 2), wide), mask, kept], wide, (sum(counts),),
+                  causal=bool(is_causal), scale=scale, dropout=dropout or None)
     gradients, start = [], 0
     for t, count in zip(heads_last, counts):
         gradients.append(e.swap(e.reshape(e.slice(joined, 0, start, start + count), t.shape), 1, 2))

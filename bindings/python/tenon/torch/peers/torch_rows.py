@@ -126,7 +126,9 @@ def _avg_pool(n):
 
 
 def _attention(n):
-    q, k, v, mask = n.operands
+    q, k, v, mask, kept = n.operands
+    if kept != "None" or n.dropout:
+        n.refuse("dropout")
     if n.causal and mask != "None":
         n.refuse("causal, with a mask")
     grouped = n.layout == "heads_first" and n.inputs[0].shape[1] != n.inputs[1].shape[1] or \

@@ -1,0 +1,24 @@
+// The operands behind q, k and v of the rows attention and attention_gradient. Tested by tests/unit/ops/ops_test.cc.
+#pragma once
+
+#include "src/ir/graph.h"
+#include "src/ops/rows/names.h"
+
+namespace tenon {
+
+// Positions of operands, -1 without the operand.
+struct AttentionOperands {
+  int mask = -1;  // added to the scores
+  int kept = -1;  // bool, with dropout: the weights that are kept, [B,H,L,S]
+};
+
+inline AttentionOperands attention_operands(const Node& node) {
+  AttentionOperands found;
+  const int first = node.op == ops::attention ? 3 : 4;
+  int end = static_cast<int>(node.inputs.size());
+  if (attr_as<double>(node, "dropout") != 0 && end > first) found.kept = --end;
+  if (end > first) found.mask = first;
+  return found;
+}
+
+}  // namespace tenon
