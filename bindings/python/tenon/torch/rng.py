@@ -1,6 +1,6 @@
 """Random numbers of a graph.
 
-rng="torch": PyTorch draws. plant_masks() moves the masks of dropouts to the start of the graph, in the order of eager mode, so their
+rng="torch": PyTorch draws, or twister.py as PyTorch does. plant_masks() moves the masks of dropouts to the start of the graph, in the order of eager mode, so their
 numbers are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand. In a joint graph
 the masks are drawn as bits, eight to a byte, which the forward graph saves; both graphs unpack them where they read them.
 

@@ -20,6 +20,7 @@ the two. The functions that codegen.py writes call:
   the output). fail(status) raises.
   count: the word that counts calls, or -1. device: (type, id) of the program.
 - state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
+- draw(state, bits, count, p): as twister_bits in twister.h, for twister.py. None in InPython.
 - apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
   share no memory with each other or with the tensors of the other indices. A tensor without readable memory shares none.
 
@@ -94,6 +95,7 @@ class InC:
         self.pointer, self.state, self.current, self.apart = module.pointer, module.state, module.current, module.apart
         self.empty = module.outputs(empty_strided_cpu, {dtype: dlpack_type(name) for dtype, name in DTYPES.items()})
         self.release = module.outputs_release
+        self.draw = module.draw
         self.module = module
 
     @staticmethod
@@ -113,6 +115,7 @@ class InC:
 
 class InPython:
     in_c = False
+    draw = None  # PyTorch draws
     empty = staticmethod(empty_strided_cpu)
 
     @staticmethod

@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from . import events, marshal
+from . import events, marshal, twister
 from .benchmark import Benchmark
 from .frames import Pool, Refusing
 from .packing import Packings, packed_together
@@ -41,6 +41,8 @@ def draw_mask(shape, strides, p, number):
 
 def draw_bits(shape, strides, p, number):
     """The mask that draw_mask draws, as bytes of eight bits. Element i in row-major order is bit i % 8 of byte i // 8."""
+    if strides == tuple(math.prod(shape[i + 1:]) for i in range(len(shape))) and (bits := twister.bits(math.prod(shape), p)) is not None:
+        return bits
     flat = draw_mask(shape, strides, p, number).reshape(-1)
     if rest := len(flat) % 8:
         flat = torch.nn.functional.pad(flat, (0, 8 - rest))
