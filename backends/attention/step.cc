@@ -24,10 +24,10 @@ constexpr int64_t kFewRows = 4;     // with so few rows packing k costs more tha
 
 }  // namespace
 
-// The rows of a group: their first, how many, and whether they are the last of their head.
+// The rows of a group: their first, how many, and whether they are fewer than those of other groups.
 struct AttentionStep::Rows {
   int64_t first, count;
-  bool last;
+  bool is_short;
 };
 
 // Some groups of a head, and the scratch memory of the thread that computes them.
@@ -58,7 +58,8 @@ struct AttentionStep::Run {
 };
 
 AttentionStep::Rows AttentionStep::rows_of(int64_t g) const {
-  return {g * group_, std::min(group_, rows - g * group_), g + 1 == groups_};
+  const int64_t count = std::min(group_, rows - g * group_);
+  return {g * group_, count, count < group_};
 }
 
 Status AttentionStep::plan(int most_threads) {
@@ -79,34 +80,42 @@ Status AttentionStep::plan(int most_threads) {
 }
 
 Status AttentionStep::prepare_kernels() {
-  const int64_t blocks = ceil_div(keys, std::max<int64_t>(block_, 1));
   if (groups_ == 0) return {};
-  for (const bool last : {false, true}) {
-    const int64_t r = last ? rows - (groups_ - 1) * group_ : group_;
+  // Of whole ones, and of a short last one; 0: there is none.
+  const int64_t group_rows[] = {group_, rows % group_};
+  const int64_t block_keys[] = {keys >= block_ ? block_ : 0, keys > 0 ? keys % block_ : 0};
+  for (const bool short_group : {false, true}) {
+    const int64_t r = group_rows[short_group];
+    if (r == 0) continue;
     TENON_TRY(planned_.prepare(
         *kernels->quotient,
         {{"R", r}, {"D", width}, {"S", whole_panels(width)}, {"Y", y.strides[1]}, {"E", y.strides[3]}},
-        &quotient_[last]));
-    if (blocks == 0) continue;
-    const int64_t c = last ? keys - (blocks - 1) * block_ : block_;
-    if (widens()) {
+        &quotient_[short_group]));
+    if (widens())
       TENON_TRY(planned_.prepare(*kernels->widen, {{"R", r}, {"D", depth}, {"A", q.strides[1]}, {"Z", depth}},
-                                 &widen_q_[last]));
+                                 &widen_q_[short_group]));
+  }
+  for (const bool short_block : {false, true}) {
+    const int64_t c = block_keys[short_block];
+    if (c == 0) continue;
+    if (widens()) {
       TENON_TRY(planned_.prepare(*kernels->widen, {{"R", c}, {"D", depth}, {"A", k.strides[1]}, {"Z", depth}},
-                                 &widen_k_[last]));
+                                 &widen_k_[short_block]));
       TENON_TRY(planned_.prepare(*kernels->widen,
                                  {{"R", c}, {"D", width}, {"A", v.strides[1]}, {"Z", whole_panels(width)}},
-                                 &widen_v_[last]));
+                                 &widen_v_[short_block]));
     }
-    for (const bool last_rows : {false, true}) {
-      const inner::Kernel::Values sizes = {{"R", last_rows ? rows - (groups_ - 1) * group_ : group_},
+    for (const bool short_group : {false, true}) {
+      const int64_t r = group_rows[short_group];
+      if (r == 0) continue;
+      const inner::Kernel::Values sizes = {{"R", r},
                                            {"K", c},
                                            {"S", block_},
                                            {"A", mask.used() ? mask_strides[2] : 0},
                                            {"B", mask.used() ? mask_strides[3] : 0},
                                            {"G", kept.used() ? kept.strides[2] : 0}};
-      TENON_TRY(planned_.prepare(kernels->whole->kernel(), sizes, &whole_[last_rows][last]));
-      if (causal) TENON_TRY(planned_.prepare(kernels->cut->kernel(), sizes, &cut_[last_rows][last]));
+      TENON_TRY(planned_.prepare(kernels->whole->kernel(), sizes, &whole_[short_group][short_block]));
+      if (causal) TENON_TRY(planned_.prepare(kernels->cut->kernel(), sizes, &cut_[short_group][short_block]));
     }
   }
   return {};
@@ -170,7 +179,7 @@ bool AttentionStep::widen_queries(Item& item) const {
                           : reinterpret_cast<const float*>(item.q + first * q.strides[1] * element);
   for (int64_t g = item.from; widens() && g < item.to; ++g) {
     const Rows r = rows_of(g);
-    if (!widen(*widen_q_[r.last], item.q + r.first * q.strides[1] * element,
+    if (!widen(*widen_q_[r.is_short], item.q + r.first * q.strides[1] * element,
                item.scratch + parts_.queries + (r.first - first) * depth, item))
       return false;
   }
@@ -181,14 +190,14 @@ bool AttentionStep::take_keys(const Item& item, Keys& block) const {
   const int64_t w = panel_width(), wide = whole_panels(width);
   const char* k_at = item.k + block.first * k.strides[1] * element;
   const char* v_at = item.v + block.first * v.strides[1] * element;
-  const bool last = block.first + block.count == keys;
+  const bool is_short = block.count < block_;
   block.k = reinterpret_cast<const float*>(k_at);
   block.k_stride = k.strides[1];
   block.v = reinterpret_cast<const float*>(v_at);
   block.v_stride = v.strides[1];
   if (widens()) {
     float* to = item.scratch + parts_.keys;
-    if (!widen(*widen_k_[last], k_at, to, item)) return false;
+    if (!widen(*widen_k_[is_short], k_at, to, item)) return false;
     block.k = to;
     block.k_stride = depth;
   }
@@ -198,7 +207,7 @@ bool AttentionStep::take_keys(const Item& item, Keys& block) const {
                           depth, item.scratch + parts_.panels + j * depth);
   if (!copies_values_) return true;
   float* to = item.scratch + parts_.values;
-  if (widens() && !widen(*widen_v_[last], v_at, to, item)) return false;
+  if (widens() && !widen(*widen_v_[is_short], v_at, to, item)) return false;
   for (int64_t i = 0; i < block.count; ++i) {
     if (!widens()) std::copy_n(block.v + i * block.v_stride, width, to + i * wide);
     std::fill(to + i * wide + width, to + (i + 1) * wide, 0.0f);
@@ -233,7 +242,7 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
   const bool* kept_at = item.kept;
   if (kept_at) kept_at += r.first * kept.strides[2] + block.first;
   const Softmax& softmax = on_diagonal ? *kernels->cut : *kernels->whole;
-  const Step& step = *(on_diagonal ? cut_ : whole_)[r.last][block.first + block.count == keys];
+  const Step& step = *(on_diagonal ? cut_ : whole_)[r.is_short][block.count < block_];
   if (!softmax
            .run(step, {scores, &scale, mask_at, &hidden, kept_at, &gain},
                 {largest, total, next_largest, weights, factors, next_total}, item.kernel(parts_))
@@ -271,7 +280,7 @@ bool AttentionStep::compute(Item item) const {
     const Rows r = rows_of(g);
     void* buffers[] = {sums + (r.first - first) * wide, total + (r.first - first),
                        item.y + r.first * y.strides[1] * element};
-    if (!inner::run(*quotient_[r.last], buffers, item.kernel(parts_)).ok()) return false;
+    if (!inner::run(*quotient_[r.is_short], buffers, item.kernel(parts_)).ok()) return false;
   }
   return true;
 }

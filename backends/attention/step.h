@@ -63,8 +63,7 @@ class AttentionStep final : public Step {
   bool packs_keys_ = true, copies_values_ = true;
   Parts parts_ = {};
   PlannedKernels planned_;
-  // The index says whether the group is the last of its head or the block the last of the keys. whole_ and cut_: first of the group,
-  // then of the block.
+  // The index says whether the group or the block is a short last one. whole_ and cut_: first of the group, then of the block.
   using Steps = std::array<std::unique_ptr<Step>, 2>;
   std::array<Steps, 2> whole_, cut_;
   Steps quotient_, widen_q_, widen_k_, widen_v_;
