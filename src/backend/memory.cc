@@ -14,6 +14,17 @@
 namespace tenon {
 namespace {
 
+// The lowest offset of so many bytes beside the busy ones, which are pairs of a begin and an end.
+int64_t lowest_gap(std::vector<std::pair<int64_t, int64_t>>& busy, int64_t bytes) {
+  std::sort(busy.begin(), busy.end());
+  int64_t at = 0;
+  for (auto [begin, end] : busy) {
+    if (at + bytes <= begin) break;
+    at = std::max(at, end);
+  }
+  return at;
+}
+
 // Places values in one block of memory.
 class Placed {
  public:
@@ -22,13 +33,7 @@ class Placed {
     std::vector<std::pair<int64_t, int64_t>> busy;
     for (const Value& v : values_)
       if (v.first <= last && first <= v.last) busy.push_back({v.begin, v.end});
-    std::sort(busy.begin(), busy.end());
-    int64_t at = 0;
-    for (auto [begin, end] : busy) {
-      if (at + bytes <= begin) break;
-      at = std::max(at, end);
-    }
-    return at;
+    return lowest_gap(busy, bytes);
   }
   void add(int64_t offset, int64_t bytes, int first, int last) {
     values_.push_back({offset, offset + bytes, first, last});
@@ -92,6 +97,14 @@ int64_t assign_offsets(std::vector<Lifetime>& values, const std::vector<Region>&
   for (size_t i = 0; i < n; ++i)
     values[i].offset = whole[root[i]].offset, values[i].region = whole[root[i]].region;
   return total;
+}
+
+int64_t free_offset(const std::vector<Lifetime>& values, int64_t bytes, int first, int last) {
+  std::vector<std::pair<int64_t, int64_t>> busy;
+  for (const Lifetime& v : values)
+    if (v.region < 0 && v.bytes > 0 && v.first <= last && first <= v.last)
+      busy.push_back({v.offset, v.offset + align_up(v.bytes)});
+  return lowest_gap(busy, align_up(bytes));
 }
 
 Arena::Arena(int64_t bytes, const Allocator& allocator, bool huge) : allocator_(allocator) {

@@ -41,6 +41,9 @@ struct Region {
 // has room.
 int64_t assign_offsets(std::vector<Lifetime>& values, const std::vector<Region>& regions = {});
 
+// The lowest offset, a multiple of kAlign, at which no value with an offset has any of `bytes` of the workspace from step `first` to step `last`.
+int64_t free_offset(const std::vector<Lifetime>& values, int64_t bytes, int first, int last);
+
 // The source of blocks: the host's functions, or Tenon's own if `alloc` is null. alloc may return null.
 struct Allocator {
   void* (*alloc)(void* user, size_t bytes, size_t alignment) = nullptr;

@@ -176,18 +176,18 @@ Result<std::unique_ptr<Plan>> Plan::make(PlanSource& source, std::vector<int64_t
   };
   TENON_TRY(plan->prepare_steps(source, sizes, place));
   TENON_TRY(plan->prepare_copies(source.copies, sizes, place));
+  plan->place_scratch(in.lifetimes, static_cast<int>(source.executables.size()));
   for (Order* order : {&plan->single_, &plan->joined_}) plan->find_releases(source, *order);
   return plan;
 }
 
 template <class Place>
-Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place, bool copies) {
+Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place) {
   const Graph& g = *source.graph;
   const bool only_small = source.graphs == DeviceGraphs::of_small_kernels;
   bool recorded = source.graphs != DeviceGraphs::never;
   int64_t moved = 0;
-  const size_t first = single_.steps.size(), first_joined = joined_.steps.size(),
-               first_buffer = buffers_.size();
+  const size_t first = single_.steps.size(), first_buffer = buffers_.size();
   std::vector<int64_t> bytes;  // of the buffers
   single_.steps.reserve(first + source.executables.size());
   for (size_t i = 0; i < source.executables.size(); ++i) {
@@ -219,18 +219,24 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
   } else {
     joined_.steps.insert(joined_.steps.end(), made.begin(), made.end());
   }
-  int64_t scratch = 0;
-  for (const Order* order : {&single_, &joined_})
-    for (const PlannedStep& s : order->steps) {
-      scratch = std::max(scratch, s.step->scratch_bytes());
-      most_buffers_ = std::max<size_t>(most_buffers_, s.buffer_count);
-    }
-  if (copies)
-    for (const std::span<PlannedStep> list : {made, std::span(joined_.steps).subspan(first_joined)})
-      for (PlannedStep& s : list) s.executable = -1;
-  // The scratch memory of the running step comes last.
-  workspace_ = std::max(workspace_, intermediate_ + align_up(scratch));
   return {};
+}
+
+void Plan::place_scratch(const std::vector<Lifetime>& intermediates, int executables) {
+  workspace_ = intermediate_;
+  for (Order* order : {&single_, &joined_})
+    for (size_t i = 0; i < order->steps.size(); ++i) {
+      PlannedStep& s = order->steps[i];
+      most_buffers_ = std::max<size_t>(most_buffers_, s.buffer_count);
+      const int64_t bytes = s.step->scratch_bytes();
+      if (bytes == 0) continue;
+      // A joined step stands for all executables up to that of the next step. Copies run behind the last one.
+      const int next = i + 1 < order->steps.size() ? order->steps[i + 1].executable : -1;
+      const int first = s.executable < 0 ? executables : s.executable;
+      const int last = s.executable < 0 ? executables : (next < 0 ? executables : next) - 1;
+      s.scratch = free_offset(intermediates, bytes, first, last);
+      workspace_ = std::max(workspace_, s.scratch + align_up(bytes));
+    }
 }
 
 template <class Place>
@@ -241,7 +247,12 @@ Status Plan::prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes
     if (source.input_of[v] >= 0) return place(copies.from[source.input_of[v]]);
     return {BufferRef::Kind::output, copies.to[source.output_of[v]], 0, nullptr};
   };
-  return prepare_steps(source, sizes, place_copy, /*copies=*/true);
+  const size_t first = single_.steps.size(), first_joined = joined_.steps.size();
+  TENON_TRY(prepare_steps(source, sizes, place_copy));
+  for (const std::span<PlannedStep> list :
+       {std::span(single_.steps).subspan(first), std::span(joined_.steps).subspan(first_joined)})
+    for (PlannedStep& s : list) s.executable = -1;
+  return {};
 }
 
 // An output that updates an input is written in place, or copied to the input. Any other output may share the memory of an input if the
@@ -370,7 +381,7 @@ Status Plan::for_each(const Order& order, void* const* inputs, void** outputs, c
         case BufferRef::Kind::workspace: pointers[i] = base + ref->offset; break;
       }
     }
-    TENON_TRY(each(s, pointers.data(), base + intermediate_));
+    TENON_TRY(each(s, pointers.data(), base + s.scratch));
     for (; host && release != order.releases.end() && release->step == at; ++release)
       host->release(release->input);
   }

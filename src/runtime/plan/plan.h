@@ -31,6 +31,7 @@ struct PlannedStep {
   const Step* step = nullptr;
   uint32_t first_buffer = 0, buffer_count = 0;
   int executable = -1;  // the first, if several are joined; -1: copies of updates
+  int64_t scratch = 0;  // offset of its scratch memory in the workspace
 };
 
 // The input of Plan::make; owned by the program.
@@ -109,9 +110,12 @@ class Plan {
  private:
   // Has every executable prepare its step. place: ValueId -> BufferRef.
   template <class Place>
-  Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place, bool copies = false);
+  Status prepare_steps(const PlanSource& source, const Sizes& sizes, const Place& place);
+  // The steps that copy updates to inputs, behind all others.
   template <class Place>
   Status prepare_copies(const PlanSource::Copies& copies, const Sizes& sizes, const Place& place);
+  // Places the scratch memory of each step beside the intermediates that are alive while it runs. executables: how many there are.
+  void place_scratch(const std::vector<Lifetime>& intermediates, int executables);
   // Sets in_place.
   void find_in_place(const PlanSource& source);
   // Steps in running order, and after which of them the host gets donated inputs back, in the same order.

@@ -25,6 +25,15 @@ TEST(Offsets, InPlaceValuesAreOne) {
   EXPECT_EQ(values[0].offset, values[2].offset);
 }
 
+TEST(Offsets, ScratchMemoryLiesBesideWhatIsAlive) {
+  std::vector<Lifetime> values{lifetime(1000, 0, 1), lifetime(500, 1, 5), lifetime(64, 4, 6)};
+  assign_offsets(values);
+  EXPECT_EQ(free_offset(values, 600, 2, 2), 0);
+  EXPECT_EQ(free_offset(values, 600, 1, 2), align_up(1000) + align_up(500));
+  EXPECT_EQ(free_offset(values, 5000, 2, 6), align_up(1000) + align_up(500));
+  EXPECT_EQ(free_offset(values, 1, 7, 9), 0);
+}
+
 TEST(Offsets, OfNothing) {
   std::vector<Lifetime> none;
   EXPECT_EQ(assign_offsets(none), 0);
@@ -80,8 +89,16 @@ TEST(Offsets, RandomRegions) {
       const int from = below(30);
       regions.push_back({below(20000), from, from + below(30), 1 + below(3000)});
     }
-    assign_offsets(values, regions);
+    const int64_t total = assign_offsets(values, regions);
+    const int64_t bytes = 1 + below(4000);
+    const int first = below(30), last = first + below(4);
+    const int64_t free = free_offset(values, bytes, first, last);
+    EXPECT_EQ(free % kAlign, 0);
+    EXPECT_LE(free, total);
     for (const Lifetime& a : values) {
+      if (a.region < 0 && a.bytes > 0 && a.first <= last && first <= a.last) {
+        EXPECT_TRUE(a.offset + a.bytes <= free || free + bytes <= a.offset);
+      }
       if (a.region < 0) continue;
       ++inside;
       const Region& region = regions[static_cast<size_t>(a.region)];
