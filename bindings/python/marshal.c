@@ -7,9 +7,9 @@
  * bindings/python/tenon/torch/runtime/marshal.py has the same functions in Python. Tested by tests/torch/ with both.
  */
 #include "bindings/python/dlpack.h"
+#include "bindings/python/draw.h"
 #include "bindings/python/observer.h"
 #include "bindings/python/outputs.h"
-#include "bindings/python/twister.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,12 +28,7 @@ typedef int32_t (*RunWith)(void*, const void*, size_t, const void*, size_t,
 static const Exchange* exchange;
 static PyObject* version_name;
 
-/* The DLTensor of a torch.Tensor, borrowed. Returns -1 and sets a Python error if the object is not such a tensor. */
-static int tensor_of(PyObject* object, Tensor* out) {
-  if (exchange && exchange->from_object(object, out) == 0) return 0;
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "tenon: an argument is not a tensor with memory");
-  return -1;
-}
+static int tensor_of(PyObject* object, Tensor* out) { return tensor_in(exchange, object, out); }
 
 static int64_t first_element(const Tensor* t) { return (int64_t)(intptr_t)t->data + (int64_t)t->byte_offset; }
 
@@ -524,38 +519,10 @@ static PyObject* make_empty(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   return takes(n, 2) ? outputs(exchange, a[0], a[1]) : NULL;
 }
 
-/* Whether a tensor lies on the CPU and has dense bytes, `count` of them or more. */
-static int has_bytes(const Tensor* t, int64_t count) {
-  const uint32_t u8 = 1 | 8 << 8 | 1 << 16;
-  return t->device_type == 1 && t->dtype == u8 && t->ndim == 1 && t->shape[0] >= count &&
-         (t->strides[0] == 1 || t->shape[0] <= 1);
-}
-
-/* draw(state, bits, count, p): twister_bits of twister.h. state: a tensor from torch.Generator.get_state(); bits: u8 [(count + 7) // 8]. */
-static PyObject* draw(PyObject* self, PyObject* const* a, Py_ssize_t n) {
+/* draw(generator, bits, count, p). See draw.h. */
+static PyObject* draw_bits(PyObject* self, PyObject* const* a, Py_ssize_t n) {
   (void)self;
-  Tensor state, bits;
-  if (!takes(n, 4) || tensor_of(a[0], &state) != 0 || tensor_of(a[1], &bits) != 0) return NULL;
-  const int64_t count = PyLong_AsLongLong(a[2]);
-  const double p = PyFloat_AsDouble(a[3]);
-  if (PyErr_Occurred()) return NULL;
-  if (count < 0 || !(p >= 0 && p <= 1) || !has_bytes(&state, sizeof(Twister)) ||
-      !has_bytes(&bits, count / 8 + (count % 8 != 0))) {
-    PyErr_SetString(PyExc_ValueError,
-                    "tenon: draw needs a state, memory for the bits, a count and a probability");
-    return NULL;
-  }
-  Twister twister;
-  char* const at = (char*)state.data + state.byte_offset;
-  memcpy(&twister, at, sizeof twister);
-  if (twister.left < 1 || twister.left > kTwisterWords ||
-      twister.next + (uint64_t)twister.left - 1 > kTwisterWords) {
-    PyErr_SetString(PyExc_ValueError, "tenon: draw got another state than that of a Mersenne twister");
-    return NULL;
-  }
-  twister_bits(&twister, (uint8_t*)bits.data + bits.byte_offset, count, p);
-  memcpy(at, &twister, sizeof twister);
-  Py_RETURN_NONE;
+  return takes(n, 4) ? draw(exchange, a) : NULL;
 }
 
 static PyMethodDef methods[] = {
@@ -574,7 +541,7 @@ static PyMethodDef methods[] = {
     {"state", (PyCFunction)(void (*)(void))state, METH_FASTCALL, "state(args, indices) -> bytes"},
     {"apart", (PyCFunction)(void (*)(void))apart, METH_FASTCALL, "apart(args, plan) -> bool"},
     {"current", (PyCFunction)(void (*)(void))current, METH_FASTCALL, "current(args, indices, state) -> bool"},
-    {"draw", (PyCFunction)(void (*)(void))draw, METH_FASTCALL, "draw(state, bits, count, p)"},
+    {"draw", (PyCFunction)(void (*)(void))draw_bits, METH_FASTCALL, "draw(generator, bits, count, p)"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {

@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon import report
+from tenon.torch import attention
 
 
 def heads(batch, count, length, size, dtype=torch.float32, last=False):
@@ -215,6 +216,26 @@ def test_errors_are_those_of_eager_mode():
             function(*operands)
         with pytest.raises(type(eager.value)):
             torch.compile(function, backend="tenon")(*operands)
+
+
+def test_gradients_of_functions():
+    """torch.func transforms a decomposed attention."""
+    gradient = torch.func.grad(lambda q: attend()(q, q, q).square().sum())
+    q = heads(2, 2, 26, 8).detach()
+    torch.manual_seed(4)
+    got = torch.compile(gradient, backend="tenon")(q)
+    torch.manual_seed(4)
+    torch.testing.assert_close(got, gradient(q))
+
+
+def test_a_failure_inside_a_transform_leaves_none_active(monkeypatch):
+    def fail(*args, **keywords):
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(attention, "_attention", fail)
+    q = heads(2, 2, 25, 8).detach()
+    gradient = torch.func.grad(lambda q: attend(0.0)(q, q, q).square().sum())
+    torch.testing.assert_close(torch.compile(gradient, backend="tenon")(q), gradient(q), rtol=1e-4, atol=1e-4)
 
 
 def test_layers_of_pytorch():

@@ -1,5 +1,7 @@
 """twister.py draws the bits that PyTorch draws, whatever was drawn before, or leaves them to PyTorch. NumPy's Mersenne twister is the reference."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -61,10 +63,10 @@ def test_another_generator_is_left_to_pytorch(monkeypatch, wrong):
     """As where PyTorch draws with a library of the CPU's vendor."""
     real = marshal.chosen.draw
 
-    def draw(state, bits, count, p):
+    def draw(generator, bits, count, p):
         if wrong == "refusal":
             raise ValueError("another state")
-        real(state, bits, count, p)
+        real(generator, bits, count, p)
         bits[0] ^= 1
 
     twister._function.cache_clear()
@@ -79,14 +81,28 @@ def test_another_generator_is_left_to_pytorch(monkeypatch, wrong):
         twister._function.cache_clear()
 
 
+class Source:
+    """An object with the methods of a torch.Generator."""
+
+    def __init__(self, *states):
+        self.states, self.set = list(states), None
+
+    def get_state(self):
+        return self.states.pop(0).clone() if len(self.states) > 1 else self.states[0].clone()
+
+    def set_state(self, state):
+        self.set = state
+
+
 @in_c
 @pytest.mark.parametrize("change", [
-    {"state": torch.zeros(100, dtype=torch.uint8)}, {"state": torch.zeros(5056, dtype=torch.uint8)}, {"bits": torch.zeros(2, dtype=torch.uint8)},
-    {"bits": torch.zeros(6, dtype=torch.uint8)[::2]}, {"bits": torch.zeros(3)}, {"bits": torch.zeros(3, 1, dtype=torch.uint8)}, {"bits": None},
-    {"count": -1}, {"count": 2**63}, {"count": 1.5}, {"p": 1.5}, {"p": float("nan")}, {"p": "half"}], ids=lambda c: f"{next(iter(c))}")
+    {"generator": Source(torch.zeros(100, dtype=torch.uint8))}, {"generator": Source(torch.zeros(5056, dtype=torch.uint8))}, {"generator": None},
+    {"generator": Source("a")}, {"bits": torch.zeros(2, dtype=torch.uint8)}, {"bits": torch.zeros(6, dtype=torch.uint8)[::2]},
+    {"bits": torch.zeros(3)}, {"bits": torch.zeros(3, 1, dtype=torch.uint8)}, {"bits": None}, {"count": -1}, {"count": 2**63}, {"count": 1.5},
+    {"p": 1.5}, {"p": float("nan")}, {"p": "half"}], ids=lambda c: f"{next(iter(c))}")
 def test_wrong_arguments_are_errors(change):
-    given = {"state": torch.Generator().get_state(), "bits": torch.zeros(3, dtype=torch.uint8), "count": 20, "p": 0.5} | change
-    with pytest.raises((TypeError, ValueError, OverflowError, RuntimeError)):
+    given = {"generator": torch.Generator(), "bits": torch.zeros(3, dtype=torch.uint8), "count": 20, "p": 0.5} | change
+    with pytest.raises((TypeError, ValueError, OverflowError, RuntimeError, AttributeError)):
         marshal.chosen.draw(*given.values())
 
 
@@ -96,4 +112,47 @@ def test_a_damaged_state_is_an_error(word, value):
     state = torch.Generator().get_state()
     state.view(torch.int32)[word] = value
     with pytest.raises(ValueError, match="another state"):
-        marshal.chosen.draw(state, torch.zeros(3, dtype=torch.uint8), 20, 0.5)
+        marshal.chosen.draw(Source(state), torch.zeros(3, dtype=torch.uint8), 20, 0.5)
+
+
+@in_c
+def test_a_state_that_changes_meanwhile_is_drawn_from_again():
+    first, second = (torch.Generator().manual_seed(n).get_state() for n in (1, 2))
+    source, bits = Source(first, second), torch.zeros(3, dtype=torch.uint8)
+    marshal.chosen.draw(source, bits, 20, 0.5)
+    alone, expected = Source(second), torch.zeros(3, dtype=torch.uint8)
+    marshal.chosen.draw(alone, expected, 20, 0.5)
+    assert torch.equal(bits, expected) and torch.equal(source.set, alone.set)
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_threads_draw_different_masks(needs_gradient):
+    x, seen = torch.ones(4096, requires_grad=needs_gradient), []
+    compiled = torch.compile(lambda x: torch.nn.functional.dropout(x, 0.5), backend="tenon")
+    compiled(x)
+    torch.manual_seed(0)
+
+    def work():
+        for _ in range(200):
+            seen.append(compiled(x).detach())
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    expected = {tuple(torch.empty(4096, dtype=torch.bool).bernoulli_(0.5).tolist()) for _ in range(600)}
+    assert {tuple((s != 0).tolist()) for s in seen} == expected and torch.equal(after, torch.rand(1))
+
+
+def test_a_default_device_changes_nothing():
+    x = torch.randn(9, 8, requires_grad=True)
+    compiled = torch.compile(lambda x: torch.nn.functional.dropout(x.sin(), 0.3), backend="tenon")
+    compiled(x)
+    twister._function.cache_clear()
+    with torch.device("meta"):
+        y = compiled(x)
+        y.sum().backward()
+    assert y.device.type == "cpu" and (x.grad != 0).float().mean() > 0.5

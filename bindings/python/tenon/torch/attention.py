@@ -134,6 +134,8 @@ def _attention(q, k, v, mask=None, dropout=0.0, is_causal=False, *, scale=None, 
     """Attention with dropout, or None if PyTorch has to compute it."""
     if not (isinstance(dropout, float) and 0 < dropout < 1) or (is_causal and mask is not None):
         return None
+    if torch._C._functorch.peek_interpreter_stack() is not None:  # inside torch.func.grad, vmap, ..., which operators of torch.library lack
+        return None
     if any(t.device.type != "cpu" or t.dim() != 4 or t.dtype not in DTYPES or t.dtype != q.dtype for t in (q, k, v)) or not _fit(q, k, v, enable_gqa):
         return None
     if mask is not None:

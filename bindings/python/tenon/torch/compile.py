@@ -100,6 +100,15 @@ class _Compilation:
 
     def trace(self, table):
         """AOTAutograd's function. table: of decompositions."""
+        depth = _transforms()
+        try:
+            return self._traced(table)
+        except Exception:
+            while _transforms() > depth:  # that the graph has entered, and not left because of the error
+                torch._C._functorch.pop_dynamic_layer_stack()
+            raise
+
+    def _traced(self, table):
         forward, backward, inference = self._compiler("forward"), _untraced(self._compiler("backward")), self._compiler("inference")
         partition = functools.partial(training.partition, options=self.now, tell=self.saved.append if self.records is not None else None)
         if self.keeping:
@@ -171,6 +180,11 @@ class _Compilation:
             return serialization.SerializedFunction(compiled)
         refused = refusal.of_calls(self.record, self.options.fallback)
         return overlap.guarded(compiled, self.gm, self.own, self.example_inputs, self.written, refused)
+
+
+def _transforms():
+    """How many transforms of torch.func, such as grad and vmap, are active in this thread."""
+    return len(torch._C._functorch.get_interpreter_stack() or ())
 
 
 def _untraced(compile):

@@ -20,7 +20,7 @@ the two. The functions that codegen.py writes call:
   the output). fail(status) raises.
   count: the word that counts calls, or -1. device: (type, id) of the program.
 - state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
-- draw(state, bits, count, p): as twister_bits in twister.h, for twister.py. None in InPython.
+- draw(generator, bits, count, p): twister_bits of twister.h with the state of a torch.Generator, for twister.py. None in InPython.
 - apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
   share no memory with each other or with the tensors of the other indices. A tensor without readable memory shares none.
 

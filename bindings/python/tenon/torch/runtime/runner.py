@@ -36,7 +36,7 @@ def view_of(root, size, stride, offset):
 def draw_mask(shape, strides, p, number):
     """A mask of a dropout that keeps elements with probability p, as aten.native_dropout draws it on a CPU. number: differs for all
     masks of a graph, because PyTorch's partitioner merges equal calls."""
-    return torch.empty_strided(shape, strides, dtype=torch.bool).bernoulli_(p)
+    return torch.empty_strided(shape, strides, dtype=torch.bool, device="cpu").bernoulli_(p)
 
 
 def draw_bits(shape, strides, p, number):

@@ -13,16 +13,15 @@ from . import marshal
 
 
 def bits(count, p):
-    """A mask of `count` elements that keeps each with probability p, as draw_bits of runner.py returns it, or None if PyTorch has to draw. The
-    thread keeps the interpreter lock, so that no other thread draws the same numbers from Python."""
+    """A mask of `count` elements that keeps each with probability p, as draw_bits of runner.py returns it, or None if PyTorch has to draw. Other
+    threads may draw meanwhile."""
     draw = _function()
     return draw and _draw(draw, torch.default_generator, count, p)
 
 
 def _draw(draw, generator, count, p):
-    state, result = generator.get_state(), torch.empty((count + 7) // 8, dtype=torch.uint8)
-    draw(state, result, count, p)
-    generator.set_state(state)
+    result = torch.empty((count + 7) // 8, dtype=torch.uint8, device="cpu")
+    draw(generator, result, count, p)
     return result
 
 
@@ -32,15 +31,15 @@ def _function():
     draw = marshal.chosen.draw
     if draw is None:
         return None
-    ours, theirs = (torch.Generator().manual_seed(89) for _ in range(2))
+    ours, theirs = (torch.Generator("cpu").manual_seed(89) for _ in range(2))
     for g in (ours, theirs):
-        torch.rand(3, generator=g)  # numbers of one word each
+        torch.rand(3, generator=g, device="cpu")  # numbers of one word each
     for count, p in ((2501, 0.7), (9, 0.2)):
         try:
-            flags = _draw(draw, ours, count, p).unsqueeze(1).bitwise_right_shift(torch.arange(8)).bitwise_and_(1).view(-1)[:count]
+            flags = _draw(draw, ours, count, p).unsqueeze(1).bitwise_right_shift(torch.arange(8, device="cpu")).bitwise_and_(1).view(-1)[:count]
         except ValueError:
             return None
-        expected = torch.empty(count, dtype=torch.bool).bernoulli_(p, generator=theirs)
+        expected = torch.empty(count, dtype=torch.bool, device="cpu").bernoulli_(p, generator=theirs)
         if not torch.equal(flags, expected.to(flags.dtype)) or not torch.equal(ours.get_state(), theirs.get_state()):
             return None
     return draw
