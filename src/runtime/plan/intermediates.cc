@@ -52,7 +52,7 @@ bool is_dense(const Plan::Expected& e, DType dtype) {
 }
 
 // Outputs hold intermediates of at least so many bytes.
-constexpr int64_t kLarge = int64_t{1} << 18;
+constexpr int64_t kLarge = int64_t{1} << 20;
 
 // The outputs that are no input's memory either, the smallest first. A step may write to one until the first step that writes the output
 // itself. So a large intermediate takes memory that the run needs later in any case.

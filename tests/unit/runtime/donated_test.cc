@@ -301,8 +301,8 @@ TEST(Donated, MustNotOverlapAnotherTensor) {
   }
 }
 
-// Five steps whose results have 256 KiB each.
-constexpr const char* kLargeChain = R"(graph @f(%a: f32[256,256]) {
+// Five steps whose results have 1 MiB each.
+constexpr const char* kLargeChain = R"(graph @f(%a: f32[512,512]) {
   %p = softmax(%a){axis=0}
   %q = softmax(%p){axis=1}
   %r = softmax(%q){axis=0}
@@ -313,10 +313,10 @@ constexpr const char* kLargeChain = R"(graph @f(%a: f32[256,256]) {
 
 TEST(Outputs, HoldLargeIntermediates) {
   const auto program = program_of(kLargeChain);
-  std::vector<HostTensor> inputs(1, HostTensor(DType::f32, {256, 256}));
-  std::vector<HostTensor> outputs{HostTensor(DType::f32, {256, 256})};
+  std::vector<HostTensor> inputs(1, HostTensor(DType::f32, {512, 512}));
+  std::vector<HostTensor> outputs{HostTensor(DType::f32, {512, 512})};
   ASSERT_TRUE(run(*program, inputs, outputs).ok());
-  EXPECT_NE(program->explain(false).find(", in outputs 262144 bytes"), std::string::npos)
+  EXPECT_NE(program->explain(false).find(", in outputs 1048576 bytes"), std::string::npos)
       << program->explain(false);
   ran(kLargeChain, 2);
 }
