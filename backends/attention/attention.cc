@@ -170,9 +170,9 @@ class AttentionBackend final : public Backend {
     const DType dtype = node.type.dtype;
     if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
       return {false, 0, "attention of " + std::string(tenon::name(dtype))};
-    const auto kept = static_cast<size_t>(attention_operands(node).kept);
+    const int kept = attention_operands(node).kept;
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (i != kept && graph.type(node.inputs[i]).dtype != dtype)
+      if (static_cast<int>(i) != kept && graph.type(node.inputs[i]).dtype != dtype)
         return {false, 0, "operands of different dtypes"};
     if (dtype == DType::bf16 && cpu_lacks("amx-bf16").empty() && find_backend("onednn"))
       return {false, 0, "attention of bf16, whose products this CPU's tiles compute faster"};

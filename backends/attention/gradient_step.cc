@@ -271,10 +271,7 @@ bool GradientStep::compute_weights(const Item& item, const Group& group) const {
     mask_at = static_cast<const char*>(item.buffers[mask.buffer]) + offset * element;
   }
   const auto first_hidden = static_cast<int32_t>(std::min(group.first + 1, keys));
-  const bool* kept_at = nullptr;
-  if (kept.used())
-    kept_at = static_cast<const bool*>(item.buffers[kept.buffer]) + kept.offset + item.b * kept.strides[0] +
-              group.head * kept.strides[1] + group.first * kept.strides[2];
+  const bool* kept_at = row_of_kept(kept, item.buffers, item.b, group.head, group.first);
   const Scores scores{item.scratch + parts_.scores, &scale, mask_at, &first_hidden, kept_at, &gain};
   const Step& step = *softmax_[group.is_short][group.step];
   const float *weights = item.scratch + parts_.weights, *kept_weights = item.scratch + parts_.kept_weights;

@@ -47,6 +47,7 @@ ScoresText scores_text(const Spec& spec) {
   return made;
 }
 
+// The line of a kernel that applies dropout.
 constexpr std::string_view kDropout = "  %kept_weights = mul(%weights, %factor)\n";
 
 constexpr std::string_view kSizes = ", %ks: i64[] = S, %ka: i64[] = A, %kb: i64[] = B, %kg: i64[] = G";

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/inner/kernel.h"
+#include "backends/inner/placed_operand.h"
 #include "src/base/align.h"
 
 namespace tenon::attention {
@@ -22,6 +23,14 @@ struct ScratchFloats {
     return start;
   }
 };
+
+// A row of the operand [B,H,L,S] that says which weights dropout keeps; null without dropout.
+inline const bool* row_of_kept(const inner::PlacedOperand& kept, void* const* buffers, int64_t batch,
+                               int64_t head, int64_t row) {
+  if (!kept.used()) return nullptr;
+  return static_cast<const bool*>(buffers[kept.buffer]) + kept.offset + batch * kept.strides[0] +
+         head * kept.strides[1] + row * kept.strides[2];
+}
 
 // Kernels at the sizes of a plan.
 struct PlannedKernels {

@@ -81,7 +81,7 @@ Status AttentionStep::plan(int most_threads) {
 
 Status AttentionStep::prepare_kernels() {
   if (groups_ == 0) return {};
-  // Of whole ones, and of a short last one; 0: there is none.
+  // The length of whole ones, then that of a short last one, or 0.
   const int64_t group_rows[] = {group_, rows % group_};
   const int64_t block_keys[] = {keys >= block_ ? block_ : 0, keys > 0 ? keys % block_ : 0};
   for (const bool short_group : {false, true}) {
@@ -158,9 +158,7 @@ AttentionStep::Item AttentionStep::item_of(const Run& run, int thread, int64_t i
   made.v = at_head(v, key_head);
   made.y = at_head(y, head);
   made.mask = mask.used() ? at(mask, b * mask_strides[0] + head * mask_strides[1]) : nullptr;
-  made.kept = kept.used() ? static_cast<const bool*>(run.buffers[kept.buffer]) + kept.offset +
-                                b * kept.strides[0] + head * kept.strides[1]
-                          : nullptr;
+  made.kept = row_of_kept(kept, run.buffers, b, head, 0);
   made.scratch = run.scratch + thread * parts_.end;
   made.from = part * item_groups_;
   made.to = std::min(groups_, made.from + item_groups_);

@@ -6,7 +6,7 @@
 
 enum { kShift = 397, kPairs = kTwisterWords / 2 };
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__GLIBC__)
 #define FOR_EACH_CPU __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define FOR_EACH_CPU

@@ -183,7 +183,7 @@ def test_the_operator():
                               test_utils=("test_schema", "test_faketensor"))
 
 
-@pytest.mark.parametrize("case", ["f64", "rank 3", "rank 5", "broadcast", "a gradient of the mask", "all dropped", "nothing dropped", "no queries"])
+@pytest.mark.parametrize("case", ["f64", "rank 3", "rank 5", "broadcast", "a gradient of the mask", "all dropped", "nothing dropped", "no queries", "no heads"])
 def test_other_calls_stay_with_pytorch(case):
     """PyTorch decomposes them as before, and the results are those of eager mode."""
     operands, p, mask = [heads(2, 3, 32, 8) for _ in range(3)], 0.3, None
@@ -199,10 +199,12 @@ def test_other_calls_stay_with_pytorch(case):
         mask = torch.randn(32, 32, requires_grad=True)
     elif case == "no queries":
         operands[0] = heads(2, 3, 0, 8)
+    elif case == "no heads":
+        operands = [heads(2, 0, 32, 8) for _ in range(3)]
     elif case.endswith("dropped"):
         p = 1.0 if case == "all dropped" else 0.0
     former, operands = set(report._programs), [*operands, *([mask] if mask is not None else [])]
-    function = lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask, p)
+    function = lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask, p, enable_gqa=case == "no heads")
     for g, w in zip(step(torch.compile(function, backend="tenon"), operands), step(function, operands), strict=True):
         assert g.dtype == w.dtype
         torch.testing.assert_close(g, w)

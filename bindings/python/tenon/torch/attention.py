@@ -14,6 +14,7 @@ import threading
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.flop_counter import register_flop_formula, sdpa_backward_flop_count, sdpa_flop_count
 
 aten = torch.ops.aten
@@ -38,7 +39,7 @@ def _weights(q, k, mask, is_causal, scale):
         scores = scores + mask
     if is_causal:
         scores = scores.masked_fill(torch.ones_like(scores[0, 0], dtype=torch.bool).tril().logical_not(), -torch.inf)
-    return q, k, scale, torch.nan_to_num(scores.softmax(-1)) if mask is not None else scores.softmax(-1)
+    return q, k, scale, aten._safe_softmax(scores, -1)
 
 
 def _repeated(x, q):
@@ -68,7 +69,7 @@ def _(gradient, q, k, v, mask, is_causal, scale, kept=None, dropout=0.0):
     if kept is not None:
         wide_q, wide_k, scale, weights = _weights(q, k, mask, is_causal, scale)
         gradient, factor = gradient.float(), kept / (1 - dropout)
-        scores = torch.ops.aten._softmax_backward_data(gradient @ _repeated(v, q).float().mT * factor, weights, -1, torch.float32) * scale
+        scores = aten._softmax_backward_data(gradient @ _repeated(v, q).float().mT * factor, weights, -1, torch.float32) * scale
         dq, dk, dv = scores @ wide_k, wide_q.mT @ scores, (weights * factor).mT @ gradient
         if k.shape[1] == q.shape[1]:
             return dq.to(q.dtype), dk.to(k.dtype).mT, dv.to(v.dtype)
@@ -149,10 +150,11 @@ def _attention(q, k, v, mask=None, dropout=0.0, is_causal=False, *, scale=None, 
 
 
 def _fit(q, k, v, grouped):
+    if any(is_traceable_wrapper_subclass(t) or any(statically_known_true(n == 0) for n in t.shape) for t in (q, k, v)):
+        return False
     same = [(q.shape[0], k.shape[0]), (q.shape[0], v.shape[0]), (q.shape[3], k.shape[3]), (k.shape[1], v.shape[1]), (k.shape[2], v.shape[2])]
     heads = q.shape[1] % k.shape[1] == 0 if grouped else q.shape[1] == k.shape[1]
-    return all(statically_known_true(a == b) for a, b in same) and statically_known_true(heads) and \
-        not any(statically_known_true(n == 0) for t in (q, k, v) for n in t.shape)
+    return all(statically_known_true(a == b) for a, b in same) and statically_known_true(heads)
 
 
 def drop_logsumexp(joint):
