@@ -275,9 +275,7 @@ bool GradientStep::compute_weights(const Item& item, const Group& group) const {
   const Scores scores{item.scratch + parts_.scores, &scale, mask_at, &first_hidden, kept_at, &gain};
   const Step& step = *softmax_[group.is_short][group.step];
   const float *weights = item.scratch + parts_.weights, *kept_weights = item.scratch + parts_.kept_weights;
-  return (kept_at ? kernels->softmax->run(step, scores, {weights, kept_weights}, kernel_scratch(item))
-                  : kernels->softmax->run(step, scores, {weights}, kernel_scratch(item)))
-      .ok();
+  return kernels->softmax->run(step, scores, {weights, kept_weights}, kernel_scratch(item)).ok();
 }
 
 bool GradientStep::compute_scores_gradient(const Item& item, const Group& group) const {

@@ -33,8 +33,8 @@ class Softmax {
  public:
   enum class Rows { whole, in_blocks };
   static Result<std::unique_ptr<Softmax>> make(Rows rows, const Spec& spec, const Allocator& allocator);
-  // Runs the kernel at some sizes on the calling thread. Buffers behind the scores: of whole rows, the weights and, with dropout, the
-  // weights after it. Of blocks, the state of each row, which is its largest score so far and the sum of the exponentials; then the
+  // Runs the kernel at some sizes on the calling thread. Buffers behind the scores: of whole rows, the weights and the weights after
+  // dropout, which are not written without it. Of blocks, the state of each row, which is its largest score so far and the sum of the exponentials; then the
   // results: the next largest, the exponentials after dropout, the factors for sums of earlier blocks, the next sum.
   Status run(const Step& step, const Scores& scores, std::initializer_list<const void*> others,
              char* scratch) const;

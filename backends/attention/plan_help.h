@@ -1,4 +1,4 @@
-// Members that the plans of both steps have. Tested by tests/unit/backends/attention_test.cc.
+// Types and functions that both steps use. Tested by tests/unit/backends/attention_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -81,7 +81,7 @@ Status AttentionStep::plan(int most_threads) {
 
 Status AttentionStep::prepare_kernels() {
   if (groups_ == 0) return {};
-  // The length of whole ones, then that of a short last one, or 0.
+  // The length of a whole group or block, then that of a short last one; 0: there is none.
   const int64_t group_rows[] = {group_, rows % group_};
   const int64_t block_keys[] = {keys >= block_ ? block_ : 0, keys > 0 ? keys % block_ : 0};
   for (const bool short_group : {false, true}) {

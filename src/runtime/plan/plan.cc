@@ -222,6 +222,11 @@ Status Plan::prepare_steps(const PlanSource& source, const Sizes& sizes, const P
   return {};
 }
 
+int Plan::end_of(const Order& order, size_t step, int executables) {
+  const bool is_last = step + 1 == order.steps.size() || order.steps[step + 1].executable < 0;
+  return is_last ? executables : order.steps[step + 1].executable;
+}
+
 void Plan::place_scratch(const std::vector<Lifetime>& intermediates, int executables) {
   workspace_ = intermediate_;
   for (Order* order : {&single_, &joined_})
@@ -230,10 +235,9 @@ void Plan::place_scratch(const std::vector<Lifetime>& intermediates, int executa
       most_buffers_ = std::max<size_t>(most_buffers_, s.buffer_count);
       const int64_t bytes = s.step->scratch_bytes();
       if (bytes == 0) continue;
-      // A joined step stands for all executables up to that of the next step. Copies run behind the last one.
-      const int next = i + 1 < order->steps.size() ? order->steps[i + 1].executable : -1;
+      // Copies run behind the last executable.
       const int first = s.executable < 0 ? executables : s.executable;
-      const int last = s.executable < 0 ? executables : (next < 0 ? executables : next) - 1;
+      const int last = s.executable < 0 ? executables : end_of(*order, i, executables) - 1;
       s.scratch = free_offset(intermediates, bytes, first, last);
       workspace_ = std::max(workspace_, s.scratch + align_up(bytes));
     }
@@ -345,11 +349,9 @@ void Plan::find_releases(const PlanSource& source, Order& order) const {
     for (const BufferRef& ref : std::span(buffers_).subspan(step.first_buffer, step.buffer_count))
       if (ref.kind == BufferRef::Kind::input) last[ref.index] = s;
     if (step.executable < 0) continue;
-    // A joined step stands for all executables up to that of the next step.
-    const bool is_last = s + 1 == order.steps.size() || order.steps[s + 1].executable < 0;
-    const auto end = is_last ? source.executables.size() : static_cast<size_t>(order.steps[s + 1].executable);
-    for (auto e = static_cast<size_t>(step.executable); e < end; ++e)
-      if (source.executables[e]->may_fail()) safe = s;
+    const int end = end_of(order, s, static_cast<int>(source.executables.size()));
+    for (int e = step.executable; e < end; ++e)
+      if (source.executables[static_cast<size_t>(e)]->may_fail()) safe = s;
   }
   for (size_t i = 0; i < inputs.size() && !order.steps.empty(); ++i)
     if (source.graph->inputs[i].donated)

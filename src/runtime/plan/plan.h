@@ -127,6 +127,9 @@ class Plan {
     std::vector<PlannedStep> steps;
     std::vector<Release> releases;
   };
+  // The executable behind those of a step of an order: a joined step stands for all up to that of the next step. executables: how many
+  // there are.
+  static int end_of(const Order& order, size_t step, int executables);
   void find_releases(const PlanSource& source, Order& order) const;
   template <class Each>
   Status for_each(const Order& order, void* const* inputs, void** outputs, char* base, Host* host,

@@ -150,6 +150,7 @@ def _attention(q, k, v, mask=None, dropout=0.0, is_causal=False, *, scale=None, 
 
 
 def _fit(q, k, v, grouped):
+    """Whether the shapes are those of attention(). grouped: heads of q may share a head of k."""
     if any(is_traceable_wrapper_subclass(t) or any(statically_known_true(n == 0) for n in t.shape) for t in (q, k, v)):
         return False
     same = [(q.shape[0], k.shape[0]), (q.shape[0], v.shape[0]), (q.shape[3], k.shape[3]), (k.shape[1], v.shape[1]), (k.shape[2], v.shape[2])]

@@ -1,7 +1,7 @@
 """The ATen ops that AOTAutograd decomposes before Tenon gets the graph.
 
-No op in this list has a row in ops/, but for native_dropout, which is decomposed in one case. Attention, softmax, norms, convolutions, pooling, embedding and gelu have rows, because a
-whole op fuses better than its parts. Tested by tests/torch/test_lower.py.
+No op in this list has a row in ops/. native_dropout has one, and is decomposed only if its probability is 1. Attention, softmax, norms,
+convolutions, pooling, embedding and gelu have rows, because a whole op fuses better than its parts. Tested by tests/torch/test_lower.py.
 """
 
 import functools
@@ -49,7 +49,7 @@ def _table(quantized):
 
 
 def _dropout_of_all(x, p, train):
-    """Dropout with the probability 1 draws no numbers in eager mode, but aten.native_dropout draws them. Another one has a row."""
+    """Dropout with the probability 1 draws no numbers in eager mode, but aten.native_dropout draws them."""
     import torch
 
     return (x * 0, torch.zeros_like(x, dtype=torch.bool)) if p == 1 and train is not False else NotImplemented

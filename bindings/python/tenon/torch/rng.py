@@ -1,7 +1,7 @@
 """Random numbers of a graph.
 
-rng="torch": PyTorch draws, or twister.py as PyTorch does. plant_masks() moves the masks of dropouts to the start of the graph, in the order of eager mode, so their
-numbers are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand. In a joint graph
+rng="torch": PyTorch draws, or twister.py as PyTorch does. plant_masks() moves the masks of dropouts to the start of the graph, in the
+order of eager mode, so their numbers are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand. In a joint graph
 the masks are drawn as bits, eight to a byte, which the forward graph saves; both graphs unpack them where they read them.
 
 rng="fast": Tenon's kernels draw. Each node that draws has its own seed. plant_seeds() adds a node at the start of the graph that
@@ -107,8 +107,8 @@ def _(seeds, index, size, stride, p):
 
 @torch.library.impl(_library, "mask_of_bits", "CompositeExplicitAutograd")
 def _mask_of_bits(bits, size, stride):
-    flat = (bits.unsqueeze(1) >> torch.arange(8)).bitwise_and_(1).view(-1)[:math.prod(size)]
-    return torch.empty_strided(size, stride, dtype=torch.bool).copy_(flat.view(size))
+    flat = (bits.unsqueeze(1) >> torch.arange(8, device=bits.device)).bitwise_and_(1).view(-1)[:math.prod(size)]
+    return bits.new_empty_strided(size, stride, dtype=torch.bool).copy_(flat.view(size))
 
 
 @torch.library.register_fake("tenon::mask_of_bits", lib=_library)

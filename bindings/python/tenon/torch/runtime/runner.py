@@ -40,14 +40,10 @@ def draw_mask(shape, strides, p, number):
 
 
 def draw_bits(shape, strides, p, number):
-    """The mask that draw_mask draws, as bytes of eight bits. Element i in row-major order is bit i % 8 of byte i // 8."""
+    """The mask that draw_mask draws, as bits in row-major order (twister.packed)."""
     if strides == tuple(math.prod(shape[i + 1:]) for i in range(len(shape))) and (bits := twister.bits(math.prod(shape), p)) is not None:
         return bits
-    flat = draw_mask(shape, strides, p, number).reshape(-1)
-    if rest := len(flat) % 8:
-        flat = torch.nn.functional.pad(flat, (0, 8 - rest))
-    words = flat.view(torch.int64)  # of eight bytes that are 0 or 1; the product has byte k as bit 56 + k
-    return words.mul(0x0102040810204080).bitwise_right_shift_(56).to(torch.uint8)
+    return twister.packed(draw_mask(shape, strides, p, number))
 
 
 def draw_seeds(count, device):

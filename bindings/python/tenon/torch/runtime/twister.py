@@ -13,10 +13,19 @@ from . import marshal
 
 
 def bits(count, p):
-    """A mask of `count` elements that keeps each with probability p, as draw_bits of runner.py returns it, or None if PyTorch has to draw. Other
+    """A mask of `count` elements that keeps each with probability p, as packed() returns it, or None if PyTorch has to draw. Other
     threads may draw meanwhile."""
     draw = _function()
     return draw and _draw(draw, torch.default_generator, count, p)
+
+
+def packed(mask):
+    """A mask as bytes of eight bits. Element i in row-major order is bit i % 8 of byte i // 8."""
+    flat = mask.reshape(-1)
+    if rest := len(flat) % 8:
+        flat = torch.nn.functional.pad(flat, (0, 8 - rest))
+    words = flat.view(torch.int64)  # of eight bytes that are 0 or 1; the product has byte k as bit 56 + k
+    return words.mul(0x0102040810204080).bitwise_right_shift_(56).to(torch.uint8)
 
 
 def _draw(draw, generator, count, p):
@@ -36,10 +45,10 @@ def _function():
         torch.rand(3, generator=g, device="cpu")  # numbers of one word each
     for count, p in ((2501, 0.7), (9, 0.2)):
         try:
-            flags = _draw(draw, ours, count, p).unsqueeze(1).bitwise_right_shift(torch.arange(8, device="cpu")).bitwise_and_(1).view(-1)[:count]
+            drawn = _draw(draw, ours, count, p)
         except ValueError:
             return None
         expected = torch.empty(count, dtype=torch.bool, device="cpu").bernoulli_(p, generator=theirs)
-        if not torch.equal(flags, expected.to(flags.dtype)) or not torch.equal(ours.get_state(), theirs.get_state()):
+        if not torch.equal(drawn, packed(expected)) or not torch.equal(ours.get_state(), theirs.get_state()):
             return None
     return draw
