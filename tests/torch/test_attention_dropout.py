@@ -4,17 +4,12 @@ PyTorch."""
 import pytest
 import torch
 import torch.nn.functional as F
+from operands import heads
 from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon import report
 from tenon.torch import attention
-
-
-def heads(batch, count, length, size, dtype=torch.float32, last=False):
-    """A leaf [batch, count, length, size]. last: of memory [batch, length, count, size]."""
-    t = torch.randn(batch, length, count, size, dtype=dtype).transpose(1, 2) if last else torch.randn(batch, count, length, size, dtype=dtype)
-    return t.detach().requires_grad_()
 
 
 def attend(p=0.3, **keywords):
@@ -51,10 +46,10 @@ def attentions(former):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("last", [False, True])
-def test_masks_and_values_are_those_of_eager_mode(last, dtype, causal):
+@pytest.mark.parametrize("layout", ["first", "last", "sliced", "one", "turned"])
+def test_masks_and_values_are_those_of_eager_mode(layout, dtype, causal):
     tolerance = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
-    check(attend(is_causal=causal), [heads(2, 3, n, 24, dtype, last) for n in (37, 39, 39)], tolerance=tolerance)
+    check(attend(is_causal=causal), [heads(2, 3, n, 24, layout, dtype) for n in (37, 39, 39)], tolerance=tolerance)
 
 
 @pytest.mark.parametrize("batch, count, shared, length, keys, size, width", [

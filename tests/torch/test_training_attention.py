@@ -3,27 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from operands import heads
 from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon import report
 from tenon.torch.attention import FORWARD, GRADIENT
-
-
-def heads(batch, count, length, size, layout="first", dtype=torch.float32):
-    """A leaf [batch, count, length, size]. last: of memory [batch, length, count, size]; sliced: of a part of each row; one: the heads
-    and the batch share their elements; turned: of memory [batch, count, size, length]."""
-    if layout == "last":
-        t = torch.randn(batch, length, count, size, dtype=dtype).transpose(1, 2)
-    elif layout == "sliced":
-        t = torch.randn(batch, count, length, 2 * size + 3, dtype=dtype)[..., 2:size + 2]
-    elif layout == "one":
-        t = torch.randn(1, 1, length, size, dtype=dtype).expand(batch, count, length, size)
-    elif layout == "turned":
-        t = torch.randn(batch, count, size, length, dtype=dtype).mT
-    else:
-        t = torch.randn(batch, count, length, size, dtype=dtype)
-    return t.detach().requires_grad_()
 
 
 def attend(causal, mask=None):
