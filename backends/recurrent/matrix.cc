@@ -15,6 +15,12 @@ bool is_fixed(const Operand& o) {
 
 }  // namespace
 
+int64_t threads_of(int64_t products, int64_t blocks, int threads) {
+  constexpr int64_t kProductsPerThread = 1 << 16;  // fewer do not pay for waking a thread
+  const int64_t most = std::max<int64_t>(1, std::min<int64_t>(threads, blocks));
+  return std::clamp<int64_t>(products / kProductsPerThread, 1, most);
+}
+
 int64_t Columns::blocks() const { return (size + panel_width() - 1) / panel_width(); }
 int64_t Columns::floats() const { return blocks() * gates * panel_floats(depth); }
 const float* Columns::panel(const float* panels, int64_t block, int64_t gate) const {

@@ -15,6 +15,9 @@ using inner::panel_width, inner::PlacedOperand;
 // The floats of a panel with the bias of its columns in front.
 inline int64_t panel_floats(int64_t depth) { return (depth + 1) * panel_width(); }
 
+// How many threads share the blocks of a step of the sequence with so many products.
+int64_t threads_of(int64_t products, int64_t blocks, int threads);
+
 // At the sizes of a plan. Block b has the columns from b * panel_width() on of each gate; its panels follow each other.
 struct Columns {
   PlacedOperand weight, bias;

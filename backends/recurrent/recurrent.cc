@@ -1,10 +1,11 @@
-// See recurrent.h. A group is one node.
+// See recurrent.h. A group is one node; gradient.h has those of gradients.
 #include "backends/recurrent/recurrent.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "backends/recurrent/cell.h"
+#include "backends/recurrent/gradient.h"
 #include "backends/recurrent/matrix.h"
 #include "src/base/align.h"
 #include "src/base/threads/immortal.h"
@@ -16,7 +17,6 @@
 namespace tenon::recurrent {
 namespace {
 
-constexpr int64_t kProductsPerThread = 1 << 16;  // products of one step; fewer do not pay for waking a thread
 constexpr int64_t kItem = sizeof(float);
 
 // A range of the blocks of units, which one thread computes.
@@ -215,8 +215,7 @@ class RecurrentNode final : public Executable {
   Status slice(RecurrentStep& step, int threads) const {
     const int64_t blocks = step.gates.blocks(), size = step.size;
     const int64_t work = step.batch * step.gates.gates * size * step.width;
-    const auto count = std::clamp<int64_t>(work / kProductsPerThread, 1,
-                                           std::max<int64_t>(1, std::min<int64_t>(threads, blocks)));
+    const int64_t count = threads_of(work, blocks, threads);
     step.threads = threads;
     for (int64_t i = 0; i < count; ++i) {
       Slice s;
@@ -238,7 +237,7 @@ class RecurrentBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
-    if (node.op != ops::recurrent)
+    if (node.op != ops::recurrent && node.op != ops::recurrent_gradient)
       return {false, 0, std::string(op(node.op).name) + " walks along no sequence"};
     if (graph.type(node.inputs[0]).dtype != DType::f32)
       return {false, 0, "a recurrent layer of " + std::string(tenon::name(graph.type(node.inputs[0]).dtype))};
@@ -253,6 +252,7 @@ class RecurrentBackend final : public Backend {
     const Graph& g = context.graph;
     const ValueId v = members.back();
     const Node& node = g.node(v);
+    if (node.op == ops::recurrent_gradient) return build_gradient(context, members);
     auto e = std::make_unique<RecurrentNode>();
     e->mode = attr_as<std::string>(node, "mode");
     e->reverse = attr_as<bool>(node, "reverse");

@@ -45,7 +45,7 @@ def of_clicks(model, *inputs):
 # name -> (loss, batch, length). Without a batch, the inputs of the zoo are taken.
 MODELS = {"bert_base": (of_squares, 4, 128), "gpt2": (of_tokens, 2, 256), "llama": (of_tokens, 2, 256), "vit_b_16": (of_classes, 4, None),
           "resnet50": (of_classes, 8, None), "mobilenet_v3_large": (of_classes, 16, None), "unet_block": (of_squares, 1, None),
-          "dlrm": (of_clicks, None, None)}
+          "dlrm": (of_clicks, None, None), "lstm_tagger": (of_squares, None, None), "gru_tagger": (of_squares, None, None)}
 SENTENCES = [name for name, (_, _, length) in MODELS.items() if length]  # the models whose inputs are token ids of any batch and length
 
 

@@ -33,7 +33,9 @@ bool rounds(const Node& node, DType from) {
   if (!is_float(node.type.dtype)) return false;
   if (row.kind == Kind::reduce) return node.op == ops::sum || node.op == ops::prod;
   if (row.kind == Kind::scan) return node.op == ops::cumsum || node.op == ops::cumprod;
-  if (node.op == ops::scatter || node.op == ops::index_put || node.op == ops::recurrent) return true;
+  if (node.op == ops::scatter || node.op == ops::index_put || node.op == ops::recurrent ||
+      node.op == ops::recurrent_gradient)
+    return true;
   if (row.kind != Kind::map) return false;
   if (node.op == ops::cast)
     return !is_float(from) || size_of(from) > size_of(node.type.dtype) ||
@@ -124,7 +126,9 @@ class Walker {
     if (node.op == ops::cumsum && in[0]->rank()) factor = 1 + std::sqrt(static_cast<double>(in[0]->count()));
     if (node.op == ops::cumprod && in[0]->rank()) factor = 1 + static_cast<double>(in[0]->count());
     if (node.op == ops::prod) factor *= factor;
-    if (node.op == ops::recurrent) {  // every step rounds, and sums that are as large as the largest state
+    if (node.op == ops::recurrent ||
+        node.op ==
+            ops::recurrent_gradient) {  // every step rounds, and sums that are as large as the largest state
       double largest = 1;
       for (int64_t i = 0; i < y.count(); ++i)
         if (std::isfinite(y.get(i).d)) largest = std::fmax(largest, std::fabs(y.get(i).d));

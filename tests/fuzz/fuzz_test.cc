@@ -87,18 +87,20 @@ TEST(Fuzz, GroupedGraphsReadBack) {
 
 TEST(Fuzz, RecurrentLayers) {
   const uint64_t seed = number("TENON_FUZZ_SEED", 1), count = number("TENON_FUZZ_COUNT", 1200) / 4;
-  int64_t layers = 0, unsupported = 0;
+  int64_t layers = 0, gradients = 0, unsupported = 0;
   for (uint64_t s = seed; s < seed + count; ++s) {
     RandomGraph r = GraphGen(s, GraphGen::Mix::sequences).make();
     const std::string text = print(r.graph);
     layers += text.find("recurrent(") != std::string::npos;
+    gradients += text.find("recurrent_gradient(") != std::string::npos;
     ProgramOptions options;
     options.threads = 1 + static_cast<int>(s % 2);
     const CheckResult result = check_program(r.graph, r.inputs, r.frozen, options);
     unsupported += result.kind == CheckResult::unsupported;
     ASSERT_NE(result.kind, CheckResult::wrong) << failing(s, 4, r, text) << result.message;
   }
-  EXPECT_GT(layers, static_cast<int64_t>(count / 2));
+  EXPECT_GT(layers, static_cast<int64_t>(count / 3));
+  EXPECT_GT(gradients, static_cast<int64_t>(count / 8));
   EXPECT_LE(static_cast<double>(unsupported), kMostUnsupported * static_cast<double>(count));
 }
 

@@ -680,7 +680,7 @@ class GraphGen {
       add(ops::adaptive_avg_pool, {image}, {{"output", output}, layout});
     }
   }
-  // A layer over some steps; half of the time its inputs are a product, as a framework computes them.
+  // A layer over some steps, or its gradient; half of the time its inputs are a product, as a framework computes them.
   void recurrent() {
     const std::string mode = of<std::string>({"lstm", "gru", "tanh", "relu"});
     const bool lstm = mode == "lstm", projects = lstm && chance(25);
@@ -705,11 +705,24 @@ class GraphGen {
               ? add(ops::transpose, {*product}, {{"perm", Dims{Dim(1), Dim(0), Dim(2)}}}).value_or(*product)
               : *product;
     }
-    Values in{x, input({batch, width}), input({rows, width})};
+    const ValueId h = input({batch, width});
+    const ValueId w = input({rows, width});
     // Weights whose steps do not amplify the errors of earlier ones.
     HostTensor& weight = out_.inputs.back();
     const double scale = 0.15 / std::sqrt(static_cast<double>(width.value()));
     for (int64_t i = 0; i < weight.count(); ++i) weight.set_number(i, weight.number(i) * scale);
+    if (!projects && chance(40)) {
+      Values in{input({steps, batch, units}), input({steps, batch, units}), h, w};
+      if (lstm || mode == "gru") {
+        in.push_back(x);
+        in.push_back(input({steps, batch, rows}));
+      }
+      if (lstm) in.push_back(input({batch, units}));
+      if (lstm && chance(70)) in.push_back(input({batch, units}));
+      add(ops::recurrent_gradient, in, {{"mode", mode}, {"reverse", chance(50)}});
+      return;
+    }
+    Values in{x, h, w};
     in.push_back(input({rows}));
     if (lstm && (projects || chance(70))) in.push_back(input({batch, units}));
     if (projects) in.push_back(input({width, units}));

@@ -254,7 +254,9 @@ Result<HostTensor> evaluate_node(const Graph& graph, const Node& node, Operands 
     case Kind::scan: status = eval_scan(node, in, out); break;
     case Kind::move: status = eval_move(node, in, out); break;
     case Kind::opaque:
-      status = node.op == ops::recurrent ? eval_recurrent(node, in, out) : eval_order(node, in, out);
+      status = node.op == ops::recurrent            ? eval_recurrent(node, in, out)
+               : node.op == ops::recurrent_gradient ? eval_recurrent_gradient(node, in, out)
+                                                    : eval_order(node, in, out);
       break;
     default: status = eval_contract(node, in, out); break;
   }

@@ -15,6 +15,7 @@ Status eval_scan(const Node& node, Operands in, HostTensor& out);
 Status eval_move(const Node& node, Operands in, HostTensor& out);
 Status eval_order(const Node& node, Operands in, HostTensor& out);
 Status eval_recurrent(const Node& node, Operands in, HostTensor& out);
+Status eval_recurrent_gradient(const Node& node, Operands in, HostTensor& out);
 // Evaluates matmul and convolution by direct loops; unsupported for other ops.
 Status eval_contract(const Node& node, Operands in, HostTensor& out);
 

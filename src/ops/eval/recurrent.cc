@@ -1,5 +1,5 @@
-// See src/ops/eval/kinds.h. The row recurrent: one step after another, in double. The hidden states are rounded as they are
-// stored; the cell is not.
+// See src/ops/eval/kinds.h. The rows recurrent and recurrent_gradient: one step after another, in double. The hidden states are
+// rounded as they are stored; the cell is not.
 #include <cmath>
 
 #include "src/ir/op.h"
@@ -39,6 +39,36 @@ double next(const std::string& mode, const double* x, const double* s, int64_t b
   return mode == "tanh" ? std::tanh(both(0)) : both(0) > 0 || std::isnan(both(0)) ? both(0) : 0;
 }
 
+// The gradients of one unit in one step. dx, ds: of the inputs x and s of its gates, `by` apart. h: the state before the step, y: after
+// it, dy: its gradient. before, after: the cell. Updates the gradient of the cell; returns that of h without its products.
+double back(const std::string& mode, const double* x, const double* s, int64_t by, double h, double y,
+            double dy, double before, double after, double& dcell, double* dx, double* ds) {
+  const auto both = [&](int64_t gate) { return x[gate * by] + s[gate * by]; };
+  if (mode == "lstm") {
+    const double i = scalar::sigmoid(both(0)), f = scalar::sigmoid(both(1)), g = std::tanh(both(2)),
+                 o = scalar::sigmoid(both(3));
+    const double t = std::tanh(after);
+    dcell += dy * o * (1 - t * t);
+    const double d[] = {dcell * g * i * (1 - i), dcell * before * f * (1 - f), dcell * i * (1 - g * g),
+                        dy * t * o * (1 - o)};
+    for (int64_t gate = 0; gate < 4; ++gate) dx[gate * by] = ds[gate * by] = d[gate];
+    dcell *= f;
+    return 0;
+  }
+  if (mode == "gru") {
+    const double r = scalar::sigmoid(both(0)), z = scalar::sigmoid(both(1)),
+                 n = std::tanh(x[2 * by] + r * s[2 * by]);
+    const double dn = dy * (1 - z) * (1 - n * n);
+    dx[0] = ds[0] = dn * s[2 * by] * r * (1 - r);
+    dx[by] = ds[by] = dy * (h - n) * z * (1 - z);
+    dx[2 * by] = dn;
+    ds[2 * by] = dn * r;
+    return dy * z;
+  }
+  dx[0] = ds[0] = mode == "tanh" ? dy * (1 - y * y) : y <= 0 ? 0 : dy;
+  return 0;
+}
+
 }  // namespace
 
 Status eval_recurrent(const Node& node, Operands in, HostTensor& out) {
@@ -74,6 +104,55 @@ Status eval_recurrent(const Node& node, Operands in, HostTensor& out) {
   if (attr_as<bool>(node, "cell"))
     for (int64_t i = 0; i < batch * size; ++i)
       out.set(steps * batch * width + i, {cell[static_cast<size_t>(i)], 0});
+  return {};
+}
+
+Status eval_recurrent_gradient(const Node& node, Operands in, HostTensor& out) {
+  const auto& mode = attr_as<std::string>(node, "mode");
+  const bool reverse = attr_as<bool>(node, "reverse"), is_lstm = mode == "lstm";
+  const int64_t steps = in[0]->shape[0], batch = in[0]->shape[1], size = in[0]->shape[2];
+  const int64_t rows = size * gates_of(mode), of_state = batch * size, of_gates = batch * rows;
+  const Matrix y = matrix_of(*in[0]), dy = matrix_of(*in[1]), h = matrix_of(*in[2]),
+               weight = matrix_of(*in[3]);
+  const Matrix zeros(static_cast<size_t>(steps * of_gates));
+  const Matrix x = in.size() > 4 ? matrix_of(*in[4]) : zeros, s = in.size() > 5 ? matrix_of(*in[5]) : zeros;
+  const auto at = [&](int64_t i) { return reverse ? steps - 1 - i : i; };  // where step i lies
+  std::vector<Matrix> cells;  // before each step, and after the last
+  if (is_lstm) {
+    cells.push_back(matrix_of(*in[6]));
+    for (int64_t i = 0; i < steps; ++i) {
+      cells.push_back(cells.back());
+      for (int64_t k = 0; k < of_state; ++k) {
+        const int64_t first = at(i) * of_gates + k / size * rows + k % size;
+        next(mode, x.data() + first, s.data() + first, size, 0, cells.back()[static_cast<size_t>(k)]);
+      }
+    }
+  }
+  Matrix dh(static_cast<size_t>(of_state)), dcell = dh, dx(static_cast<size_t>(steps * of_gates)), ds = dx;
+  if (in.size() > 7) dcell = matrix_of(*in[7]);
+  for (int64_t i = steps - 1; i >= 0; --i) {
+    const double* before = i > 0 ? y.data() + at(i - 1) * of_state : h.data();
+    for (int64_t k = 0; k < of_state; ++k) {
+      const auto unit = static_cast<size_t>(k);
+      const int64_t first = at(i) * of_gates + k / size * rows + k % size, here = at(i) * of_state + k;
+      const auto cell = [&](int64_t step) { return is_lstm ? cells[static_cast<size_t>(step)][unit] : 0; };
+      dh[unit] = back(mode, x.data() + first, s.data() + first, size, before[k], y[static_cast<size_t>(here)],
+                      dy[static_cast<size_t>(here)] + dh[unit], cell(i), cell(i + 1), dcell[unit],
+                      dx.data() + first, ds.data() + first);
+    }
+    for (int64_t k = 0; k < of_state; ++k)
+      for (int64_t r = 0; r < rows; ++r)
+        dh[static_cast<size_t>(k)] += ds[static_cast<size_t>(at(i) * of_gates + k / size * rows + r)] *
+                                      weight[static_cast<size_t>(r * size + k % size)];
+  }
+  int64_t end = 0;
+  const auto put = [&](const Matrix& m) {
+    for (const double v : m) out.set(end++, {v, 0});
+  };
+  put(dx);
+  if (mode == "gru") put(ds);
+  put(dh);
+  if (is_lstm) put(dcell);
   return {};
 }
 

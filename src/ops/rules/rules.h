@@ -51,6 +51,7 @@ Result<Dims> sort_order(InferContext& c);  // attributes axis, start, end
 Result<Dims> search(InferContext& c);  // operand 1's; operand 0 is a vector or matches but for the last axis
 // [T,B,G*H], [B,P], [G*H,P], [G*H], [B,H]?, [P,H]?; attributes mode, cell
 Result<Dims> recurrent(InferContext& c);
+Result<Dims> recurrent_gradient(InferContext& c);
 Result<Dims> matmul(InferContext& c);
 Result<Dims> grouped_matmul(InferContext& c);  // [M,K], [G], [G,K,N]
 Result<Dims> linear(InferContext& c);

@@ -44,7 +44,7 @@ class _Overlap(Exception):
 def compile_graph(gm, example_inputs, options, records=None):
     """The function of Dynamo's graph gm. records: a list that gets the report.Record of each of its graphs."""
     _abi.library()  # a missing library is an error that the user sees, not a fallback
-    recurrent.keep_whole(gm, example_inputs)
+    recurrent.keep_whole(gm)
     compilation = _Compilation(gm, example_inputs, options, records)
     # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
     # too, but its import takes a second, because it imports Inductor.
