@@ -299,7 +299,9 @@ inline std::vector<Sample> samples_of(const Op& row) {
       if (static_cast<int>(cut.shapes.size()) < arity) continue;
       cut.shapes.resize(arity);
       if (row.shape == shapes::broadcast && arity < row.arity) continue;
-      if (sample_help::has_dropout(sample) && cut.shapes.size() < sample.shapes.size()) continue;
+      // Attributes say which operands these rows have.
+      const bool whole = sample_help::has_dropout(sample) || row.shape == shapes::recurrent_gradient;
+      if (whole && cut.shapes.size() < sample.shapes.size()) continue;
       out.push_back(std::move(cut));
     }
   }

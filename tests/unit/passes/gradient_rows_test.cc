@@ -19,6 +19,7 @@ const std::map<std::string, std::string> kUnknown = {
     {"sin_far", "a part of the body of sin in kernels"},
     {"cos_far", "a part of the body of cos in kernels"},
     {"tan_far", "a part of the body of tan in kernels"},
+    {"recurrent_gradient", "no row computes second derivatives of a layer"},
     {"zeta 0", "no row computes the derivative by the exponent"},
     {"igamma 0", "no row computes the derivative by the order"},
     {"igammac 0", "no row computes the derivative by the order"},
