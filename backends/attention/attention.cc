@@ -5,6 +5,7 @@
 
 #include "backends/attention/gradient_step.h"
 #include "backends/attention/step.h"
+#include "backends/inner/dense_rows.h"
 #include "src/base/cpu.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
@@ -38,15 +39,16 @@ struct Terms {
   }
 };
 
-// Sets the members that both steps have.
+// Sets the members that both steps have. Operands without dense rows get copies.
 template <class S>
-void place(const Terms& terms, const Sizes& sizes, S& step) {
+void place(const Terms& terms, const Sizes& sizes, S& step, inner::DenseRows& dense) {
   step.scale = terms.scale;
   step.causal = terms.causal;
   step.element = size_of(terms.dtype);
   step.q = PlacedOperand(terms.q, sizes);
   step.k = PlacedOperand(terms.k, sizes);
   step.v = PlacedOperand(terms.v, sizes);
+  for (PlacedOperand* operand : {&step.q, &step.k, &step.v}) dense.require(*operand, step.element);
   step.batch = step.q.shape[0];
   step.rows = step.q.shape[1];
   step.heads = step.q.shape[2];
@@ -54,6 +56,7 @@ void place(const Terms& terms, const Sizes& sizes, S& step) {
   step.keys = step.k.shape[1];
   step.width = step.v.shape[3];
   if (terms.kept) step.kept = PlacedOperand(*terms.kept, sizes);
+  dense.require(step.kept, sizeof(bool));
   step.gain = static_cast<float>(1 / (1 - terms.dropout));
   if (!terms.mask) return;
   step.mask = PlacedOperand(*terms.mask, sizes);
@@ -71,13 +74,14 @@ class AttentionNode final : public Executable {
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<AttentionStep>();
+    inner::DenseRows dense(inputs.size() + outputs.size());
     step->kernels = &kernels;
-    place(terms, sizes, *step);
+    place(terms, sizes, *step, dense);
     step->y = PlacedOperand(result, sizes);
     if (step->k.shape[2] > 0) step->heads_per_key = step->heads / step->k.shape[2];
     if (step->rows == 1 && step->heads_per_key > 1 && !terms.causal) join_heads(*step);
     TENON_TRY(step->plan(sizes.threads));
-    return std::unique_ptr<Step>(std::move(step));
+    return std::move(dense).before(std::move(step));
   }
   bool may_fail() const override { return false; }
   std::string describe() const override {
@@ -110,13 +114,15 @@ class GradientNode final : public Executable {
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<GradientStep>();
+    inner::DenseRows dense(inputs.size() + outputs.size());
     step->kernels = &kernels;
-    place(terms, sizes, *step);
+    place(terms, sizes, *step, dense);
     step->dy = PlacedOperand(dy, sizes);
+    dense.require(step->dy, step->element);
     step->gradient = PlacedOperand(result, sizes);
     step->key_heads = step->k.shape[2];
     TENON_TRY(step->plan(sizes.threads));
-    return std::unique_ptr<Step>(std::move(step));
+    return std::move(dense).before(std::move(step));
   }
   bool may_fail() const override { return false; }
   std::string describe() const override {

@@ -27,15 +27,13 @@ struct PlacedOperand {
   float* of(void* const* buffers) const {
     return used() ? static_cast<float*>(buffers[buffer]) + offset : nullptr;
   }
-  int64_t floats() const {
+  int64_t elements() const {
     int64_t count = 1;
     for (const int64_t n : shape) count *= n;
     return count;
   }
   // Whether rows are dense, so that steps read them in place.
   bool has_rows() const { return strides.back() == 1 || shape.back() <= 1; }
-  // The strides in place, or those of a dense copy.
-  const std::vector<int64_t>& row_strides() const { return has_rows() ? strides : dense; }
   void copy_to(float* to, void* const* buffers) const {
     copy_strided(reinterpret_cast<const char*>(of(buffers)), strides, reinterpret_cast<char*>(to), dense,
                  shape, static_cast<int64_t>(sizeof(float)));

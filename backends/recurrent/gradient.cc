@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "backends/inner/dense_rows.h"
 #include "backends/recurrent/cell_gradient.h"
 #include "backends/recurrent/matrix.h"
 #include "src/ir/group.h"
@@ -11,21 +12,6 @@
 
 namespace tenon::recurrent {
 namespace {
-
-// An operand [T,B,..] whose rows the steps read: where it lies, or in a dense copy.
-struct Sequence {
-  PlacedOperand operand;
-  bool in_place = true;
-  int64_t at = 0;  // bytes of scratch in front of the copy
-
-  const std::vector<int64_t>& strides() const { return in_place ? operand.strides : operand.dense; }
-  const float* in_run(void* const* buffers, char* scratch) const {
-    if (!operand.used() || in_place) return operand.of(buffers);
-    auto* copy = reinterpret_cast<float*>(scratch + at);
-    operand.copy_to(copy, buffers);
-    return copy;
-  }
-};
 
 // A range of the blocks of units, which one thread computes.
 struct Slice {
@@ -38,7 +24,7 @@ struct Slice {
 class GradientStep final : public Step {
  public:
   const CellGradient* cell = nullptr;
-  Sequence y, dy, x, s;                        // x, s: not used in modes tanh and relu
+  PlacedOperand y, dy, x, s;                   // with dense rows; x, s: not used in modes tanh and relu
   PlacedOperand state, cell_state, cell_grad;  // cell_state, cell_grad: of an LSTM
   PlacedOperand result;                        // the vector
   Columns weight;                              // product: gradients of gates -> of the state
@@ -60,13 +46,11 @@ class GradientStep final : public Step {
       return start;
     };
     const auto floats = [](int64_t count) { return count * static_cast<int64_t>(sizeof(float)); };
-    for (Sequence* sequence : {&y, &dy, &x, &s})
-      if (!sequence->in_place) sequence->at = take(floats(sequence->operand.floats()));
     parts.state = take(gates == 3 ? floats(of_state()) : 0);
     parts.cells = take(gates == 4 ? floats((steps + 1) * of_state()) : 0);
     parts.carry = take(gates > 1 ? floats(2 * of_state()) : 0);
     parts.weight = take(weight.needs_packing() ? floats(weight.floats()) : 0);
-    parts.result = take(is_dense() ? 0 : floats(result.floats()));
+    parts.result = take(is_dense() ? 0 : floats(result.elements()));
     for (Slice& slice : slices) {
       slice.product = take(floats(batch * padded(slice)));
       slice.rest = take(std::max(slice.back->scratch_bytes(), slice.cell ? slice.cell->scratch_bytes() : 0));
@@ -140,19 +124,19 @@ CellGradient::At GradientStep::addresses(const Walk& w, int64_t i, int64_t unit)
   const int64_t t = place(i);
   CellGradient::At at{};
   at.size = size;
-  at.dy = w.dy + t * dy.strides()[0] + unit;
+  at.dy = w.dy + t * dy.strides[0] + unit;
   at.dx = w.dx + t * of_gates() + unit;
   at.ds = w.ds + t * of_gates() + unit;
   if (gates == 1) {
-    at.after = w.y + t * y.strides()[0] + unit;
+    at.after = w.y + t * y.strides[0] + unit;
     return at;
   }
-  at.x = w.x + t * x.strides()[0] + unit;
-  at.s = w.s + t * s.strides()[0] + unit;
+  at.x = w.x + t * x.strides[0] + unit;
+  at.s = w.s + t * s.strides[0] + unit;
   at.carry = carry_of(w, i + 1) + unit;
   at.next = carry_of(w, i) + unit;
   if (gates == 3) {
-    at.before = i > 0 ? w.y + place(i - 1) * y.strides()[0] + unit : w.state + unit;
+    at.before = i > 0 ? w.y + place(i - 1) * y.strides[0] + unit : w.state + unit;
   } else {
     at.before = w.cells + i * of_state() + unit;
     at.after = at.before + of_state();
@@ -195,10 +179,10 @@ Status GradientStep::run(void* const* buffers, char* scratch, const RunOn& on) c
   if (batch == 0 || size == 0) return {};
   const auto part = [&](int64_t at) { return reinterpret_cast<float*>(scratch + at); };
   Walk w{this, scratch, weight.in_run(buffers, part(parts.weight), threads, on.parallel)};
-  w.y = y.in_run(buffers, scratch);
-  w.dy = dy.in_run(buffers, scratch);
-  w.x = x.in_run(buffers, scratch);
-  w.s = s.in_run(buffers, scratch);
+  w.y = y.of(buffers);
+  w.dy = dy.of(buffers);
+  w.x = x.of(buffers);
+  w.s = s.of(buffers);
   w.cells = part(parts.cells);
   w.carry = part(parts.carry);
   w.dx = is_dense() ? result.of(buffers) : part(parts.result);
@@ -242,33 +226,32 @@ class GradientNode final : public Executable {
     const auto placed = [&](const std::optional<Operand>& o) {
       return o ? PlacedOperand(*o, sizes) : PlacedOperand();
     };
-    const auto sequence = [&](const std::optional<Operand>& o) {
-      Sequence made{placed(o)};
-      made.in_place = !o || made.operand.has_rows();
-      return made;
-    };
     step->cell = cell.get();
-    step->y = sequence(y);
-    step->dy = sequence(dy);
-    step->x = sequence(x);
-    step->s = sequence(s);
+    step->y = placed(y);
+    step->dy = placed(dy);
+    step->x = placed(x);
+    step->s = placed(s);
     step->state = placed(state);
     step->cell_state = placed(cell_state);
     step->cell_grad = placed(cell_grad);
     step->result = placed(result);
-    const std::vector<int64_t>& shape = step->y.operand.shape;
+    const std::vector<int64_t>& shape = step->y.shape;
     step->steps = shape[0];
     step->batch = shape[1];
     step->size = shape[2];
     step->gates = gates_of(mode);
     step->reverse = reverse;
     step->threads = sizes.threads;
+    inner::DenseRows dense(inputs.size() + outputs.size());
+    for (PlacedOperand* sequence : {&step->y, &step->dy, &step->x, &step->s})
+      dense.require(*sequence, static_cast<int64_t>(sizeof(float)));
     // The kernels read rows of hidden states like rows of the first state.
-    step->y.in_place = step->y.in_place && (step->batch <= 1 || step->y.operand.strides[1] == step->size);
+    if (step->batch > 1 && step->y.strides[1] != step->size)
+      dense.copy(step->y, static_cast<int64_t>(sizeof(float)));
     step->weight = weight->at(sizes, step->steps * step->batch, allocator);
     TENON_TRY(slice(*step, sizes.threads));
     step->plan_scratch();
-    return std::unique_ptr<Step>(std::move(step));
+    return std::move(dense).before(std::move(step));
   }
   bool may_fail() const override { return false; }
   std::string describe() const override {
@@ -287,7 +270,7 @@ class GradientNode final : public Executable {
       slice.to = blocks * (i + 1) / count;
       slice.first = slice.from * panel_width();
       slice.units = std::min(GradientStep::padded(slice), step.size - slice.first);
-      const auto row = [](const Sequence& q) { return q.operand.used() ? q.strides()[1] : 0; };
+      const auto row = [](const PlacedOperand& o) { return o.used() ? o.strides[1] : 0; };
       const CellGradient::Shape shape{step.batch,
                                       slice.units,
                                       step.size,

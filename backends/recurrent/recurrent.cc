@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "backends/inner/dense_rows.h"
 #include "backends/recurrent/cell.h"
 #include "backends/recurrent/gradient.h"
 #include "backends/recurrent/matrix.h"
@@ -41,8 +42,7 @@ class RecurrentStep final : public Step {
 
   // Scratch memory: bytes in front of each part.
   struct Parts {
-    int64_t state = 0, cells = 0, hidden = 0, gates = 0, projection = 0, x = 0, result = 0, slices = 0,
-            end = 0;
+    int64_t state = 0, cells = 0, hidden = 0, gates = 0, projection = 0, result = 0, slices = 0, end = 0;
   } parts;
 
   void plan_scratch() {
@@ -57,8 +57,7 @@ class RecurrentStep final : public Step {
     parts.hidden = take(projection.size > 0 ? batch * size : 0);
     parts.gates = take(gates.needs_packing() ? gates.floats() : 0);
     parts.projection = take(projection.needs_packing() ? projection.floats() : 0);
-    parts.x = take(x.has_rows() ? 0 : x.floats());
-    parts.result = take(in_place ? 0 : result.floats());
+    parts.result = take(in_place ? 0 : result.elements());
     for (Slice& s : slices) {
       s.at = take(batch * std::max(gates.gates * s.padded, static_cast<int64_t>(panel_width())));
       at = align_up(at + s.cell->scratch_bytes());
@@ -129,12 +128,7 @@ Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) 
   Walk w{this, scratch, gates.in_run(buffers, part(scratch, parts.gates), threads, on.parallel),
          projection.in_run(buffers, part(scratch, parts.projection), threads, on.parallel)};
   const float* sequence = x.of(buffers);
-  if (!x.has_rows()) {
-    x.copy_to(part(scratch, parts.x), buffers);
-    sequence = part(scratch, parts.x);
-  }
   float* all = in_place ? result.of(buffers) : part(scratch, parts.result);
-  const std::vector<int64_t>& x_strides = x.row_strides();
   const int64_t after_step = in_place ? result.strides[0] : batch * width;
   w.before = part(scratch, parts.state);
   state.copy_to(part(scratch, parts.state), buffers);
@@ -147,7 +141,7 @@ Status RecurrentStep::run(void* const* buffers, char* scratch, const RunOn& on) 
   const int count = static_cast<int>(slices.size());
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t t = reverse ? steps - 1 - i : i;
-    w.x = sequence + t * x_strides[0];
+    w.x = sequence + t * x.strides[0];
     w.after = all + t * after_step;
     w.hidden = projection.size > 0 ? part(scratch, parts.hidden) : w.after;
     w.cell_after = cells + (i + 1) % 2 * batch * size;
@@ -180,7 +174,9 @@ class RecurrentNode final : public Executable {
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
     auto step = std::make_unique<RecurrentStep>();
     step->cell = cell.get();
+    inner::DenseRows dense(inputs.size() + outputs.size());
     step->x = PlacedOperand(x, sizes);
+    dense.require(step->x, kItem);
     step->state = PlacedOperand(state, sizes);
     if (cell_state) step->cell_state = PlacedOperand(*cell_state, sizes);
     const int64_t products = step->x.shape[0] * step->x.shape[1];
@@ -202,7 +198,7 @@ class RecurrentNode final : public Executable {
     step->in_place = step->result.has_rows() && (step->batch <= 1 || step->result.strides[1] == step->width);
     TENON_TRY(slice(*step, sizes.threads));
     step->plan_scratch();
-    return std::unique_ptr<Step>(std::move(step));
+    return std::move(dense).before(std::move(step));
   }
   bool may_fail() const override { return false; }
   std::string describe() const override {
@@ -223,7 +219,7 @@ class RecurrentNode final : public Executable {
       s.to = blocks * (i + 1) / count;
       s.padded = (s.to - s.from) * panel_width();
       const int64_t units = std::min(s.padded, size - s.from * panel_width());
-      const Cell::Shape shape{step.batch, units, step.x.row_strides()[1], s.padded, size, size};
+      const Cell::Shape shape{step.batch, units, step.x.strides[1], s.padded, size, size};
       TENON_ASSIGN(s.cell, cell->prepare(shape));
       step.slices.push_back(std::move(s));
     }

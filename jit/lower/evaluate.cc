@@ -136,6 +136,7 @@ class Lowering final : public DraftBuilder {
         const bool narrows = is_narrow(to) && graph().type(n.inputs[0]).dtype != to;
         return narrows ? round_to(args[0], to) : cast_to(args[0], compute_type(to));
       }
+      if (n.op == ops::bitcast && graph().type(n.inputs[0]).dtype == n.type.dtype) return args[0];
       if (n.op == ops::bitcast)
         return emit({{.kind = Stmt::Kind::bitcast, .args = args}}, compute_type(n.type.dtype));
       return checked_op(n, n.op, std::move(args), compute_type(n.type.dtype));

@@ -28,6 +28,14 @@ Rounding rounding_of(DType t) {
   }
 }
 
+// The largest absolute value that is finite; 0 without any.
+double largest_of(const HostTensor& t) {
+  double largest = 0;
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (std::isfinite(t.get(i).d)) largest = std::fmax(largest, std::fabs(t.get(i).d));
+  return largest;
+}
+
 bool rounds(const Node& node, DType from) {
   const Op& row = op(node.op);
   if (!is_float(node.type.dtype)) return false;
@@ -126,12 +134,16 @@ class Walker {
     if (node.op == ops::cumsum && in[0]->rank()) factor = 1 + std::sqrt(static_cast<double>(in[0]->count()));
     if (node.op == ops::cumprod && in[0]->rank()) factor = 1 + static_cast<double>(in[0]->count());
     if (node.op == ops::prod) factor *= factor;
-    if (node.op == ops::recurrent ||
-        node.op ==
-            ops::recurrent_gradient) {  // every step rounds, and sums that are as large as the largest state
-      double largest = 1;
-      for (int64_t i = 0; i < y.count(); ++i)
-        if (std::isfinite(y.get(i).d)) largest = std::fmax(largest, std::fabs(y.get(i).d));
+    // Every step rounds, and sums that are as large as the largest state, or in a gradient as the largest product of a given gradient
+    // and a state.
+    if (node.op == ops::recurrent || node.op == ops::recurrent_gradient) {
+      double largest = std::fmax(1, largest_of(y));
+      if (node.op == ops::recurrent_gradient) {
+        const double cell = in.size() > 6 ? largest_of(*in[6]) : 0,
+                     of_cell = in.size() > 7 ? largest_of(*in[7]) : 0;
+        const double state = std::fmax(std::fmax(1, largest_of(*in[0])), std::fmax(largest_of(*in[2]), cell));
+        largest = std::fmax(largest, state * std::fmax(largest_of(*in[1]), of_cell));
+      }
       scale = y;
       for (int64_t i = 0; i < y.count(); ++i) scale->set(i, {largest, 0});
       factor = 8 + 4 * static_cast<double>(in[0]->shape[0]);
@@ -149,8 +161,10 @@ class Walker {
                                      : 2 * (static_cast<double>(rng_() >> 11) * 0x1p-53) - 1;
         if ((reach ? reach->get(i).d : size) > r.most)
           x = NAN;  // partial sums and products may overflow
-        else if (std::isfinite(x) && size != 0)
-          x += u * (size * unit + (size < r.least / r.unit * 4 ? r.least * 2 : 0));
+        else if (std::isfinite(x) && size != 0) {
+          const double error = size * unit + (size < r.least / r.unit * 4 ? r.least * 2 : 0);
+          x = run_ == 3 && std::fabs(x) <= error ? 0 : x + u * error;  // a sum that cancels may be exactly 0
+        }
       }
       if (type == DType::f16 ? run_ % 2 == 1 && std::fabs(x) > r.most * 1.0001
                              : std::fabs(x) > r.most * (1 + r.unit))

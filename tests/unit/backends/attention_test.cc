@@ -9,6 +9,7 @@
 
 #include "src/backend/host_threads.h"
 #include "src/base/cpu.h"
+#include "tests/support/graph_check.h"
 #include "tests/support/run_help.h"
 #include "tests/support/sanitized.h"
 
@@ -400,6 +401,40 @@ TEST(Attention, StridedQueries) {
     const auto got = floats(outputs[0]), wanted = floats((*expected)[0]);
     for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 2e-5) << "element " << i;
   }
+}
+
+// No view is in front of these operands, so the step itself copies them.
+TEST(Attention, OperandsWithGapsInRows) {
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (int which = 0; which < 5; ++which) {
+      const auto operand = [&](int i, const std::string& shape, const std::string& strides) {
+        return std::string(name(dtype)) + shape + (i == which ? " strides=" + strides : "");
+      };
+      const std::string head = "graph @g(%q: " + operand(0, "[5,4,2,8]", "[64,16,1,2]") +
+                               ", %k: " + operand(1, "[5,3,2,8]", "[48,16,1,2]") +
+                               ", %v: " + operand(2, "[5,3,2,4]", "[24,1,3,6]");
+      const std::string mask =
+          std::string(", %p: bool[5,2,4,3]") + (which == 4 ? " strides=[24,12,1,4]" : "");
+      for (const std::string& text : {head + mask +
+                                          ") {\n  %y = attention(%q, %k, %v, %p){scale=0.5, "
+                                          "layout=\"heads_last\", dropout=0.5}\n  return %y\n}\n",
+                                      head + ", %d: " + operand(3, "[5,4,2,4]", "[32,8,1,2]") + mask +
+                                          ") {\n  %y = attention_gradient(%q, %k, %v, %d, %p){scale=0.5, "
+                                          "dropout=0.5}\n  return %y\n}\n"}) {
+        SCOPED_TRACE(text);
+        const auto graph = parse_graph(text);
+        ASSERT_TRUE(graph.ok()) << graph.status().message();
+        std::vector<HostTensor> inputs;
+        for (const InputBinding& input : graph->inputs) {
+          std::vector<int64_t> shape;
+          for (const Dim d : graph->type(input.value).shape) shape.push_back(d.value());
+          inputs.push_back(
+              random_tensor(graph->type(input.value).dtype, shape, static_cast<uint32_t>(inputs.size()) + 1));
+        }
+        const CheckResult result = check_program(*graph, inputs);
+        EXPECT_EQ(result.kind, CheckResult::right) << result.message;
+      }
+    }
 }
 
 TEST(Attention, ThreadsChangeNothing) {

@@ -63,6 +63,15 @@ TEST(Cpu, GroupsOfOtherStrides) {
 }
 
 // The message of a fault names the node of its own group.
+TEST(Cpu, BitsOfTheSameType) {
+  for (const DType dtype : {DType::b8, DType::u8, DType::f32}) {
+    const std::string type(name(dtype));
+    check("graph @g(%x: " + type + "[5]) {\n  %y = bitcast(%x){dtype=" + type +
+              "}\n  %z = concat(%y, %x){axis=0}\n  return %z\n}\n",
+          {random_tensor(dtype, {5}, 1)});
+  }
+}
+
 TEST(Cpu, FaultsOfGroupsThatShareKernels) {
   const auto program = program_of(
       "graph @f(%x: i64[11], %y: i64[11]) {\n  %o = sort_order(%x){axis=0, end=11}\n  %q = floor_div(%o, "
