@@ -189,14 +189,19 @@ def test_a_tagger_is_two_graphs(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_checkpoints(mode):
     class Checkpointed(nn.Module):
-        def __init__(self):
+        def __init__(self, dropout=0.0):
             super().__init__()
-            self.layer = MODES[mode](5, 7, num_layers=2)
+            self.layer = MODES[mode](5, 7, num_layers=2, dropout=dropout)
 
         def forward(self, x):
             return checkpoint(self.layer, x.tanh(), use_reentrant=False)[0].tanh()
 
     check(Checkpointed(), torch.randn(4, 3, 5))
+    model, found = Checkpointed(0.3), []
+    for function in (model, compiled(model)):
+        torch.manual_seed(3)
+        found.append(step(function, model, [torch.ones(4, 3, 5)]))
+    same(found[1], found[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", MODES)

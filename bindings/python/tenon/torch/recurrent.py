@@ -219,10 +219,8 @@ for _mode in MODES:
 
 
 def keep_whole(gm):
-    """Replaces the recurrent layers of Dynamo's graph."""
-    if not isinstance(gm, torch.fx.GraphModule):
-        return
-    for n in gm.graph.nodes:
+    """Replaces the recurrent layers of Dynamo's graph, and of the graphs inside it, such as that of a checkpointed region."""
+    for n in (n for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes):
         if n.op == "call_function" and n.target in FUNCTIONS and not n.kwargs and isinstance(n.args[2], (list, tuple)):  # not packed
             n.target = getattr(torch.ops.tenon, FUNCTIONS[n.target]).default
 
