@@ -29,6 +29,14 @@ double Cost::operations(ValueId v) const {
   }
   if (node.op == ops::attention_gradient)  // five products, likewise
     return 10 * elements(node.inputs[0]) * size(g_.type(node.inputs[1]).shape[1]);
+  const auto columns = [&](size_t i) { return size(g_.type(node.inputs[i]).shape.back()); };
+  // The products of the states, for each step.
+  if (node.op == ops::recurrent) {
+    const double projection = node.inputs.size() > 5 ? elements(node.inputs[5]) : 0;
+    return 2 * elements(node.inputs[0]) * (columns(2) + projection / columns(0));
+  }
+  if (node.op == ops::recurrent_gradient)
+    return 2 * elements(node.inputs[0]) * size(g_.type(node.inputs[3]).shape[0]);
   switch (op(node.op).kind) {
     case Kind::input:
     case Kind::move:

@@ -177,7 +177,9 @@ TEST(Profile, CopiesOfUpdatesAreAStep) {
 
 TEST(Cost, CountsProductsAndBytes) {
   const Graph g = must(parse_graph(
-      R"(graph @c(%x: bf16[N,8], %w: bf16[16,8], %i: f32[2,3,10,10], %k: f32[6,3,3,3], %q: f32[1,2,5,4], %s: f32[1,2,7,4], %d: f32[2,6,8,8]) {
+      R"(graph @c(%x: bf16[N,8], %w: bf16[16,8], %i: f32[2,3,10,10], %k: f32[6,3,3,3], %q: f32[1,2,5,4], %s: f32[1,2,7,4], %d: f32[2,6,8,8],
+          %gates: f32[3,2,20], %h: f32[2,4], %u: f32[20,4], %bias: f32[20], %cell: f32[2,5], %p: f32[4,5], %y: f32[3,2,20], %before: f32[2,20],
+          %v: f32[20,20]) {
   %l = linear(%x, %w)
   %c = convolution(%i, %k){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]}
   %b = convolution(%d, %k){strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1], transposed=true, output_padding=[0,0]}
@@ -185,7 +187,9 @@ TEST(Cost, CountsProductsAndBytes) {
   %a = attention(%q, %s, %s){scale=1.0}
   %r = sum(%i){axes=[1]}
   %t = transpose(%x){perm=[1,0]}
-  return %l, %c, %b, %g, %a, %r, %t
+  %m = recurrent(%gates, %h, %u, %bias, %cell, %p){mode="lstm"}
+  %n = recurrent_gradient(%y, %y, %before, %v){mode="tanh"}
+  return %l, %c, %b, %g, %a, %r, %t, %m, %n
 })"));
   const std::vector<int64_t> symbols{32};
   const Cost cost(g, symbols);
@@ -200,6 +204,8 @@ TEST(Cost, CountsProductsAndBytes) {
   EXPECT_EQ(cost.operations(at("g")), cost.operations(at("c")));
   EXPECT_EQ(cost.operations(at("a")), 2 * 2 * (2 * 5 * 7 * 4));
   EXPECT_EQ(cost.operations(at("r")), 2 * 3 * 10 * 10);
+  EXPECT_EQ(cost.operations(at("m")), 2 * 3 * 2 * (4 * 20 + 4 * 5));
+  EXPECT_EQ(cost.operations(at("n")), 2 * 3 * 2 * (20 * 20));
   EXPECT_EQ(cost.operations(at("t")), 0);
   EXPECT_EQ(cost.bytes(at("x")), 32 * 8 * 2);
 }
