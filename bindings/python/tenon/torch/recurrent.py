@@ -207,7 +207,7 @@ def _layers(mode, x, states, params, projects, has_biases, num_layers, dropout, 
             outputs.append(y)
             lasts.append(y[0 if reverse else -1])
             cells.append(cell)
-        x = torch.cat(outputs, 2)
+        x = torch.cat(outputs, 2) if bidirectional else y
         if train and dropout and layer < num_layers - 1:
             x = torch.dropout(x, dropout, True)
     y = x.transpose(0, 1) if batch_first else x
