@@ -142,6 +142,44 @@ def test_dynamic_sizes(mode):
         check(layer, torch.randn(batch, length, 5), function=function)
 
 
+class Behind(nn.Module):
+    """A layer behind another, so that its input has a gradient."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.linear, self.layer = nn.Linear(5, 6), MODES[mode](6, 7)
+
+    def forward(self, x):
+        return self.layer(self.linear(x))[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("grad", [True, False])
+def test_one_trace_for_all_lengths(mode, grad):
+    model = Behind(mode)
+    function = compiled(model)
+    with torch.set_grad_enabled(grad), torch._dynamo.config.patch(recompile_limit=2):
+        for length in (6, 9, 4, 33, 17, 300):
+            x = torch.randn(length, 3, 5)
+            same([function(x)], [model(x)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_batch_of_nothing(mode):
+    layer = MODES[mode](5, 7, num_layers=2, bidirectional=True)
+    function = compiled(layer)
+    same(step(function, layer, [torch.ones(4, 0, 5)]), step(layer, layer, [torch.ones(4, 0, 5)]))
+    assert not flat(function(torch.ones(4, 0, 5)))[0].numel()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sequence_without_steps(mode):
+    for x in (torch.ones(0, 3, 5), torch.ones(0, 3, 5, requires_grad=True)):
+        torch._dynamo.reset()
+        with pytest.raises((RuntimeError, AssertionError)):
+            torch.compile(MODES[mode](5, 7), backend="tenon")(x)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_dropout_is_that_of_eager_mode(mode):
     layer, x = MODES[mode](5, 7, num_layers=3, dropout=0.4, bidirectional=True), torch.randn(6, 3, 5)

@@ -170,23 +170,38 @@ def _contiguous(function):
 
 def _composition(mode):
     def run(x, hx, params, *rest):
-        states = hx if mode == "lstm" else [hx]
-        tensors = (x, *states, *params)
-        needs_gradients = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        projects = mode == "lstm" and states[0].shape[2] != states[1].shape[2]
-        if not _fits(tensors) or (projects and needs_gradients):
-            return (getattr(_VF, mode) if needs_gradients else getattr(torch.ops.tenon, f"whole_{mode}"))(x, hx, params, *rest)
-        return _layers(mode.removeprefix("rnn_"), x, states, params, projects, *rest)
+        if _composes(mode, x, hx, params, rest[-1]):
+            states = hx if mode == "lstm" else [hx]
+            return _layers(mode.removeprefix("rnn_"), x, states, params, _projects(mode, states), *rest)
+        return (getattr(_VF, mode) if _needs_gradients(x, hx, params) else getattr(torch.ops.tenon, f"whole_{mode}"))(x, hx, params, *rest)
 
     return run
+
+
+def _tensors(x, hx, params):
+    return (x, *(hx if isinstance(hx, (tuple, list)) else [hx]), *params)
+
+
+def _needs_gradients(x, hx, params):
+    return torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(x, hx, params))
+
+
+def _projects(mode, states):
+    return mode == "lstm" and states[0].shape[2] != states[1].shape[2]
+
+
+def _composes(mode, x, hx, params, batch_first):
+    """Whether tenon::recurrent computes layers with these operands. A sequence without steps is PyTorch's error."""
+    if not _fits(_tensors(x, hx, params)) or statically_known_true(x.shape[1 if batch_first else 0] == 0):
+        return False
+    return not (_projects(mode, hx) and _needs_gradients(x, hx, params))
 
 
 def _fits(tensors):
     """Whether tenon::recurrent computes the layers of these tensors."""
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:  # torch.func.grad, vmap, ...
         return False
-    return all(t.dtype == torch.float32 and t.device.type == "cpu" and not is_traceable_wrapper_subclass(t) and
-               not any(statically_known_true(n == 0) for n in t.shape) for t in tensors)
+    return all(t.dtype == torch.float32 and t.device.type == "cpu" and not is_traceable_wrapper_subclass(t) for t in tensors)
 
 
 def _layers(mode, x, states, params, projects, has_biases, num_layers, dropout, train, bidirectional, batch_first):
@@ -214,8 +229,24 @@ def _layers(mode, x, states, params, projects, has_biases, num_layers, dropout, 
     return (y, torch.stack(lasts), torch.stack(cells)) if mode == "lstm" else (y, torch.stack(lasts))
 
 
+def _trace_whole(mode):
+    """While Dynamo traces for Tenon, PyTorch's operator is the composition. Its own walks through all steps, so each length would be traced
+    again, in a time that grows with the length."""
+    op, key = getattr(torch.ops.aten, mode).input, torch._C.DispatchKey.CompositeImplicitAutograd
+    before = op.py_kernels[key]  # PyTorch's, which py_impl does not replace
+
+    def run(x, hx, params, *rest):
+        if _traces_for_tenon(sys._getframe(1)) and _composes(mode, x, hx, params, rest[-1]):
+            return getattr(torch.ops.tenon, mode)(x, hx, params, *rest)
+        return before(x, hx, params, *rest)
+
+    op.py_kernels[key] = run
+    op._dispatch_cache.clear()
+
+
 for _mode in MODES:
     _define(_mode)
+    _trace_whole(_mode)
 
 
 def keep_whole(gm):
@@ -235,11 +266,7 @@ class _WhereTenonCompiles(int):
         frame = sys._getframe(1)
         if torch.is_grad_enabled() and not _has_gradients(frame.f_locals.get("value")):
             return False
-        while frame is not None:
-            if frame.f_code.co_name == "_compile" and "compiler_fn" in frame.f_locals:
-                return _is_tenon(frame.f_locals["compiler_fn"])
-            frame = frame.f_back
-        return False
+        return _traces_for_tenon(frame)
 
     def __repr__(self):
         return "True where Tenon compiles and computes the gradients"
@@ -248,6 +275,15 @@ class _WhereTenonCompiles(int):
 def _has_gradients(module):
     """Whether Tenon computes the gradients of a recurrent module."""
     return isinstance(module, torch.nn.RNNBase) and not module.proj_size and _fits(list(module.parameters()))
+
+
+def _traces_for_tenon(frame):
+    """Whether the frame is called by Dynamo, which compiles for Tenon."""
+    while frame is not None:
+        if frame.f_code.co_name == "_compile" and "compiler_fn" in frame.f_locals:
+            return _is_tenon(frame.f_locals["compiler_fn"])
+        frame = frame.f_back
+    return False
 
 
 def _is_tenon(function):
