@@ -17,7 +17,7 @@ class CellGradient {
     int64_t x_stride, s_stride, dy_stride, product_stride;
   };
   Result<std::unique_ptr<Step>> prepare(const Shape& shape) const;
-  // Of an LSTM: the cell after a step from that before it.
+  // Only an LSTM has this kernel. It computes the cell behind a step from the cell in front of it.
   Result<std::unique_ptr<Step>> prepare_cell(const Shape& shape) const;
 
   // The addresses of a step: the inputs x and s of its gates, the gradient dy of its hidden state, as the graph and as `product`, the

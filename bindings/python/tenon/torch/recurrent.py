@@ -198,14 +198,14 @@ def _composes(mode, x, hx, params, batch_first):
 
 
 def _fits(tensors):
-    """Whether tenon::recurrent computes the layers of these tensors."""
+    """Whether tenon::recurrent takes tensors of these dtypes and devices where the caller is: not in autocast or a transform of torch.func."""
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:  # torch.func.grad, vmap, ...
         return False
     return all(t.dtype == torch.float32 and t.device.type == "cpu" and not is_traceable_wrapper_subclass(t) for t in tensors)
 
 
 def _layers(mode, x, states, params, projects, has_biases, num_layers, dropout, train, bidirectional, batch_first):
-    """What the functions of torch._VF return."""
+    """Returns the results of torch._VF's function: hidden states, last hidden states and, of an LSTM, last cells."""
     each, directions = 2 + 2 * has_biases + projects, 2 if bidirectional else 1
     lasts, cells = [], []
     for layer in range(num_layers):
@@ -278,7 +278,7 @@ def _has_gradients(module):
 
 
 def _traces_for_tenon(frame):
-    """Whether the frame is called by Dynamo, which compiles for Tenon."""
+    """Whether Dynamo calls the frame while it compiles for Tenon."""
     while frame is not None:
         if frame.f_code.co_name == "_compile" and "compiler_fn" in frame.f_locals:
             return _is_tenon(frame.f_locals["compiler_fn"])
