@@ -128,8 +128,31 @@ def test_a_reference_step_is_no_right_answer(monkeypatch):
 
 def test_every_nth_entry_from_one(monkeypatch):
     monkeypatch.setattr(op_db, "entries", lambda gradients: dict.fromkeys(("add", "abs", "acos", "acosh", "angle")))
-    options = {"ci": True, "backward": False, "only": "abs,acos,acosh,add", "dtypes": None, "layouts": None, "modes": None, "samples": None, "stride": 2, "first": 1}
+    options = {"ci": True, "wide": False, "bless": False, "backward": False, "only": "abs,acos,acosh,add", "dtypes": None, "layouts": None,
+               "modes": None, "samples": None, "stride": 2, "first": 1}
     assert [job["key"] for job in op_db.jobs(options)] == ["acos", "add"]
+
+
+def test_expected_classes_per_dtype(monkeypatch, tmp_path):
+    """A file has the differences from the classes of f32; a change for the worse, one for the better and an absent entry are changes."""
+    monkeypatch.setattr(op_db, "EXPECTED", tmp_path)
+    (tmp_path / "op_db_expected.txt").write_text("add\tnative\nsvd\tpytorch\n")
+    found = {"add f32": "native", "add c64": "pytorch", "svd f32": "pytorch", "svd f64": "native", "svd bf16": "native",
+             "lcm i64": "native", "lcm u8": "wrong"}
+    expected = lambda: op_db.Expected({"wide": True, "backward": False})
+    expected().write(found)
+    assert (tmp_path / "wide_expected.txt").read_text() == "lcm\tu8\twrong\nsvd\tf64,bf16\tnative\n"
+    assert not list(expected().changes(found, True))
+    for change in ({"add c64": "native"}, {"add f32": "wrong"}, {"lcm u8": "native"}, {"svd f64": "pytorch"}):
+        (name, kind), = change.items()
+        assert list(expected().changes(found | change, True)) == [(name, found[name], kind)]
+    del found["lcm u8"]
+    assert list(expected().changes(found, True)) == [("lcm u8", "wrong", "absent")] and not list(expected().changes(found, False))
+
+
+def test_each_layout_gets_samples_of_its_own():
+    assert [op_db.turn([0, 3, 6], 2 * n, 2) for n in range(3)] == [[0, 3], [6, 0], [3, 6]]
+    assert op_db.turn([5], 2, 2) == [5] and op_db.turn([], 0, 2) == []
 
 
 def test_numbers_and_other_sizes():

@@ -1,5 +1,5 @@
-"""The campaigns at the size that runs for every change: a fifth of PyTorch's table of operators, with and without gradients, a few random
-programs and architectures. TENON_TESTS=all takes the whole table."""
+"""The campaigns at the size that runs for every change: a fifth of PyTorch's table of operators, with and without gradients, a few of its
+entries in all dtypes and layouts, a few random programs and architectures. TENON_TESTS=all takes the whole table."""
 
 import os
 import subprocess
@@ -17,6 +17,7 @@ ALL = os.environ.get("TENON_TESTS") == "all"
 @pytest.mark.parametrize("arguments", [
     "op_db --ci" if ALL else "op_db --ci --stride 5",
     "op_db --backward --ci" if ALL else "op_db --backward --ci --stride 5",
+    "op_db --wide" if ALL else "op_db --wide --stride 71",
     "programs --ci --count 10",
     "models --only gpt2,convnext,t5 --combination f32-dynamic-live",
 ], ids=lambda text: " ".join(text.split()[:2]))

@@ -10,6 +10,10 @@ Each entry gets one class, the worst of its cases: native (no node in PyTorch), 
 traceable, wrong, raised, crash, timeout. op_db_expected.txt has the classes of a run with --ci. Such a run fails when a class
 changes, for better or worse; `--bless` rewrites the file. With --backward the file is backward_expected.txt, and an entry is
 native if no node of the forward and the backward graph runs in PyTorch.
+
+With --wide the run has every dtype and six layouts, and each entry gets a class per dtype, the worst of its layouts. The files
+wide_expected.txt and wide_backward_expected.txt have only what differs from the class that the entry has with --ci. There an entry that
+--ci lacks counts as native, and complex numbers count as pytorch instead of native.
 """
 
 import collections
@@ -34,7 +38,10 @@ UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_
 OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 # Eager reads beyond the memory of an expanded axis.
 OVERREADING = ("median", "nanmedian", "masked.median", "native_group_norm")
+# With no elements, eager's backward pass divides by zero and ends the process.
+DIVIDING = ("_native_batch_norm_legit",)
 CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
+WIDE = {"dtypes": ",".join(DTYPES), "layouts": "given,transposed,expanded,offset,misaligned,empty", "modes": "static", "samples": 2}
 FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": ",".join(MODES), "samples": 8}
 
 
@@ -48,7 +55,8 @@ def add_arguments(parser):
     parser.add_argument("--sample", type=int, help="this sample only")
     parser.add_argument("--stride", type=int, default=1, help="every n-th entry only")
     parser.add_argument("--first", type=int, default=0, help="the first entry of those")
-    parser.add_argument("--bless", action="store_true", help="with --ci: rewrite the expected classes")
+    parser.add_argument("--wide", action="store_true", help="--ci of every dtype and of six layouts, each with samples of its own")
+    parser.add_argument("--bless", action="store_true", help="with --ci or --wide: rewrite the expected classes")
 
 
 def entries(gradients=False):
@@ -62,13 +70,16 @@ def entries(gradients=False):
 
 
 def settle(options):
-    for key, value in (CI if options["ci"] else FULL).items():
+    options["ci"] = options["ci"] or options["wide"]
+    for key, value in (WIDE if options["wide"] else CI if options["ci"] else FULL).items():
         if options[key] is None:
             options[key] = value
 
 
 def jobs(options):
     settle(options)
+    if options["bless"] and not whole(options):
+        raise SystemExit("--bless needs a whole run")
     names = sorted(entries(options["backward"]))
     if options["only"]:
         wanted = options["only"].split(",")
@@ -107,11 +118,18 @@ def spread(n, count):
     return sorted({round(i * (n - 1) / max(count - 1, 1)) for i in range(count)})
 
 
+def turn(items, begin, count):
+    """`count` items from position `begin` on, the first after the last, each once."""
+    return list(dict.fromkeys(items[i % len(items)] for i in range(begin, begin + count))) if items else []
+
+
 def cases_of(op, key, dtype_name, mode, layouts, options):
     """The cases of one compiled function and more: all static samples go through one first, and one by one if it is not right."""
     samples = samples_of(op, DTYPES[dtype_name], options["backward"])
-    chosen = [options["sample"]] if options["sample"] is not None else spread(len(samples), options["samples"])
-    pairs = [(index, layout) for layout in layouts for index in chosen if index < len(samples)]
+    count = options["samples"]
+    chosen = [options["sample"]] if options["sample"] is not None else spread(len(samples), count * (len(layouts) if options["wide"] else 1))
+    pairs = [(index, layout) for n, layout in enumerate(layouts) for index in (
+        turn(chosen, n * count, count) if options["wide"] else chosen) if index < len(samples)]
     family, known = {}, {}         # structure -> compiled function, where sizes are symbols; (sample, layout) -> record of the bundle
 
     def about(what, index, layout):
@@ -217,6 +235,8 @@ def laid_out(op, tensors, layout, differentiated=None):
     """The tensors of a call of op in another layout, or NoLayout. differentiated: the sample of the call, if its gradients are wanted."""
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
+    if layout == "empty" and differentiated is not None and op.name in DIVIDING:
+        raise NoLayout("eager divides by zero")
     if layout in SIZES:
         found = resized(tensors, SIZES[layout])
     else:
@@ -343,40 +363,85 @@ def uninitialized(f, tensors, how):
     return {"class": "right" if same else "wrong", "detail": "" if same else "kind of tensor", **trial.stats_of(how["backend"])}
 
 
-def classes(records):
-    """Entry -> its class: the worst of its cases."""
+def classes(records, by_dtype=False):
+    """Entry, or "entry dtype" -> its class: the worst of its cases."""
     found = {}
     for r in records:
         if "entry" not in r or r["class"] == "bundle":
             continue
-        kind = r["class"]
+        kind, name = r["class"], r["entry"] + f" {r['dtype']}" * by_dtype
         if kind == "right":
             kind = "pytorch" if r.get("pytorch_nodes") else "native"
         if kind == "unstable":
             kind = "native"
-        if kind in ("illegal", "random") and r["entry"] in found:
+        if kind in ("illegal", "random") and name in found:
             continue
-        before = found.get(r["entry"])
+        before = found.get(name)
         if before is None or before in ("illegal", "random") or WORST.index(kind) > WORST.index(before):
-            found[r["entry"]] = kind
+            found[name] = kind
     return found
 
 
+def lines_of(file):
+    return [line.split("\t") for line in file.read_text().splitlines()] if file.exists() else []
+
+
+class Expected:
+    """The classes of a file of expectations."""
+
+    def __init__(self, options):
+        name = "backward_expected.txt" if options["backward"] else "op_db_expected.txt"
+        self.wide, self.file, self.common = options["wide"], EXPECTED / name, {}
+        if self.wide:
+            self.common = dict(lines_of(self.file))
+            self.file = EXPECTED / ("wide_backward_expected.txt" if options["backward"] else "wide_expected.txt")
+            self.listed = {f"{entry} {dtype}": kind for entry, dtypes, kind in lines_of(self.file) for dtype in dtypes.split(",")}
+        else:
+            self.listed = dict(lines_of(self.file))
+
+    def usual(self, name):
+        """The class that needs no line."""
+        if not self.wide:
+            return None
+        entry, dtype = name.split()
+        kind = self.common.get(entry, "native")
+        return "pytorch" if dtype == "c64" and kind == "native" else kind
+
+    def changes(self, found, whole):
+        """Triples (name, expected class, found class). whole: an expected name has to be found."""
+        for name in sorted(set(found) | (set(self.listed) if whole else set())):
+            before, after = self.listed.get(name, self.usual(name) or "absent"), found.get(name, "absent")
+            if before != after:
+                yield name, before, after
+
+    def write(self, found):
+        rows = {}
+        for name, kind in sorted(found.items()):
+            if kind != self.usual(name):
+                entry, *dtype = name.split()
+                rows.setdefault((entry, kind), []).extend(dtype)
+        for dtypes in rows.values():
+            dtypes.sort(key=list(DTYPES).index)
+        self.file.write_text("".join("\t".join([entry, *[",".join(dtypes)] * self.wide, kind]) + "\n" for (entry, kind), dtypes in rows.items()))
+
+
+def whole(options):
+    size = WIDE if options["wide"] else CI
+    return options["ci"] and not options["only"] and options["stride"] == 1 and all(options[key] == value for key, value in size.items())
+
+
 def finish(records, options):
-    found = classes(records)
+    found = classes(records, options["wide"])
     counts = collections.Counter(found.values())
     print("\nentries: " + ", ".join(f"{counts[k]} {k}" for k in WORST if counts[k]) + f"; {len(found)} in all")
     bad = any(counts[k] for k in ("crash", "timeout", "tool"))
-    records = [r for r in records if r["class"] != "bundle"]
-    file = EXPECTED / ("backward_expected.txt" if options["backward"] else "op_db_expected.txt")
-    whole = options["ci"] and not options["only"] and options["stride"] == 1 and options["backend"] == "tenon"
-    if options["ci"] and options["bless"]:
-        file.write_text("".join(f"{name}\t{found[name]}\n" for name in sorted(found)))
-        return 1 if bad else 0
     if not options["ci"]:
         return 1 if bad or any(counts[k] for k in ("wrong", "raised", "reference")) else 0
-    expected = dict(line.split("\t") for line in file.read_text().splitlines()) if file.exists() else {}
-    changed = [name for name in sorted(set(found) | (set(expected) if whole else set())) if found.get(name) != expected.get(name)]
-    for name in changed:
-        print(f"changed: {name}: {expected.get(name, 'absent')} -> {found.get(name, 'absent')}")
+    expected = Expected(options)
+    if options["bless"]:
+        expected.write(found)
+        return 1 if bad else 0
+    changed = list(expected.changes(found, whole(options) and options["backend"] == "tenon"))
+    for name, before, after in changed:
+        print(f"changed: {name}: {before} -> {after}")
     return 1 if changed else 0
