@@ -11,9 +11,9 @@ traceable, wrong, raised, crash, timeout. op_db_expected.txt has the classes of 
 changes, for better or worse; `--bless` rewrites the file. With --backward the file is backward_expected.txt, and an entry is
 native if no node of the forward and the backward graph runs in PyTorch.
 
-With --wide the run has every dtype and six layouts, and each entry gets a class per dtype, the worst of its layouts. The files
-wide_expected.txt and wide_backward_expected.txt have only what differs from the class that the entry has with --ci. There an entry that
---ci lacks counts as native, and complex numbers count as pytorch instead of native.
+With --wide the run has every dtype and six layouts, and each entry gets a class per dtype, the worst of its layouts. wide_expected.txt
+has only what differs from the class that the entry has with --ci. There an entry that --ci lacks counts as native, and complex numbers
+count as pytorch instead of native. With --backward --wide the file is wide_backward_expected.txt, which a first --bless has yet to write.
 """
 
 import collections
@@ -427,7 +427,8 @@ class Expected:
 
 def whole(options):
     size = WIDE if options["wide"] else CI
-    return options["ci"] and not options["only"] and options["stride"] == 1 and all(options[key] == value for key, value in size.items())
+    every = not options["only"] and (options["first"], options["stride"]) == (0, 1)
+    return options["ci"] and every and all(options[key] == value for key, value in size.items())
 
 
 def finish(records, options):
