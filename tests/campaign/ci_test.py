@@ -17,7 +17,7 @@ ALL = os.environ.get("TENON_TESTS") == "all"
 @pytest.mark.parametrize("arguments", [
     "op_db --ci" if ALL else "op_db --ci --stride 5",
     "op_db --backward --ci" if ALL else "op_db --backward --ci --stride 5",
-    "op_db --wide" if ALL else "op_db --wide --stride 71",
+    "op_db --wide" if ALL else "op_db --wide --stride 89",
     "programs --ci --count 10",
     "models --only gpt2,convnext,t5 --combination f32-dynamic-live",
 ], ids=lambda text: " ".join(text.split()[:2]))
