@@ -454,6 +454,12 @@ TEST(OneDnn, Convolution) {
        "output_padding=[0,0], layout=\"channels_last\"}\n %s = mul(%y, %z)\n return %s\n}",
        {{2, 5, 5, 4}, {4, 160, 3, 3}, {2, 5, 5, 160}},
        "ends here because the library computes the epilogue"},
+      {"transposed, to few channels, before an activation",
+       "graph @f(%x: f32[N,H,W,16], %w: f32[16,8,4,4], %b: f32[8]) {\n %y = convolution(%x, %w, %b)"
+       "{strides=[2,2], padding=[1,1], padding_high=[1,1], dilations=[1,1], transposed=true, "
+       "output_padding=[0,0], layout=\"channels_last\"}\n %r = silu(%y)\n return %r\n}",
+       {{2, 16, 15, 16}, {16, 8, 4, 4}, {8}},
+       "pad add sigmoid mul"},
       {"pointwise, of some pixels",
        "graph @f(%x: f32[N,H,W,16], %w: f32[32,16,1,1], %z: f32[32]) {\n %y = convolution(%x, %w)"
        "{strides=[2,3], padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\"}\n"
