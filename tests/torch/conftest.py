@@ -42,9 +42,9 @@ def fresh():
     torch._dynamo.reset()
     tenon.reset_stats()
     yield
-    wrong = [why for why in tenon.stats()["fallback_reasons"] if "inside Tenon" in why and "injected" not in why]
+    wrong = [why for why in tenon.stats()["fallback_reasons"] if ("inside Tenon" in why or "no back end runs it" in why) and "injected" not in why]
     torch._dynamo.reset()
-    assert not wrong, wrong  # a fallback caused by an error inside Tenon gives right results, but is a defect
+    assert not wrong, wrong  # such a fallback gives right results, but is a defect
 
 
 class Spy:

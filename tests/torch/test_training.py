@@ -3,6 +3,7 @@ dtypes and sizes; what users do between steps; several threads that compile firs
 
 import copy
 import math
+import re
 import subprocess
 import sys
 import threading
@@ -17,15 +18,16 @@ from tenon.torch import compile as compiling
 
 
 def steps(model, f, batches, seed=1):
-    """[loss, gradients, buffers] of each batch, with a step of plain gradient descent after each."""
+    """[loss, gradients, buffers, strides of the result] of each batch, with a step of plain gradient descent after each."""
     result = []
     torch.manual_seed(seed)
     for batch in batches:
         model.zero_grad()
-        loss = f(*batch).float().square().mean()
+        out = f(*batch)
+        loss = out.float().square().mean()
         loss.backward()
         result.append([loss.detach(), [None if p.grad is None else p.grad.clone() for p in model.parameters()],
-                       [b.clone() for b in model.buffers()]])
+                       [b.clone() for b in model.buffers()], [s for s, n in zip(out.stride(), out.shape) if n != 1]])
         with torch.no_grad():
             for p in model.parameters():
                 if p.grad is not None:
@@ -119,6 +121,23 @@ def test_saved_images_that_pytorch_views_keep_their_layout():
             return torch.linalg.svdvals(y.view(len(x), 48, 6)).sum() + (y * y).sum()  # PyTorch reads the view
 
     compare(Views(), (torch.randn(2, 3, 8, 8),), native=False)
+
+
+def test_any_op_of_a_conv_net_may_be_refused(library):
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(8, 5, 2))
+    compare(copy.deepcopy(model), (torch.randn(2, 3, 9, 11),))
+    ops = sorted({op for text in library.texts for op in re.findall(r"= (\w+)\(", text)})
+    assert {"convolution", "convolution_weight_gradient", "tanh", "le"} <= set(ops)
+    for n, op in enumerate(ops):
+        torch._dynamo.reset()
+        library.refuse = (op,)
+        compare(copy.deepcopy(model), (torch.randn(2, 3, 9, 12 + n),), native=False)  # an unusual size: no kept program serves it
+        assert tenon.stats()["fallbacks"] > 0, op
+
+
+def test_transposed_convolutions_before_an_activation():
+    compare(nn.Sequential(nn.Conv2d(2, 16, 3, padding=1), nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(8, 2, 4, 2, 1), nn.SiLU()),
+            (torch.randn(2, 2, 15, 16),), (torch.randn(3, 2, 9, 8),))
 
 
 def test_attention_with_a_mask_that_hides_whole_rows():

@@ -25,9 +25,15 @@ def lay_out(forward, backward, num_fwd_outputs):
             continue
         if _has_views(n) or _has_views(readers[n.name]):
             continue
-        for fake in (n, readers[n.name]):
-            fake.meta["val"] = _channels_last(fake.meta["val"])
-            fake.meta["laid_out"] = True
+        for same in (*_names(n), *_names(readers[n.name])):
+            same.meta["val"] = _channels_last(same.meta["val"])
+            same.meta["laid_out"] = True
+
+
+def moves(n):
+    """Whether PyTorch may compute node n with other strides than its fake tensor has: it is such an image, or reads one."""
+    source = n.args[0] if n.target is operator.getitem else n
+    return "laid_out" in n.meta or any("laid_out" in x.meta for x in source.all_input_nodes)
 
 
 def _images(graph):
@@ -62,11 +68,18 @@ def _is_view(n):
     return isinstance(n.target, torch._ops.OpOverload) and any(r.alias_info is not None for r in n.target._schema.returns)
 
 
+def _names(n):
+    """The node n and the nodes that are the same tensor."""
+    yield n
+    for u in n.users:
+        if u.target in (aten.detach.default, aten.alias.default):
+            yield from _names(u)
+
+
 def _has_views(n):
     """Whether a node looks at the memory of node n with other sizes or strides."""
-    def looks(u):
-        return _has_views(u) if u.target in (aten.detach.default, aten.alias.default) else _is_view(u)
-    return any(map(looks, n.users))
+    names = set(_names(n))
+    return any(_is_view(u) and u not in names for same in names for u in same.users)
 
 
 def _channels_last(fake):
