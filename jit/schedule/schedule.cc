@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
+
+#include "src/base/function_ref.h"
 
 namespace tenon::jit {
 namespace {
@@ -38,6 +41,35 @@ int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<A
   return score;
 }
 
+// The axes of more than one step. An axis along which results are folded comes next to the axes with which it merges, whatever the order
+// of the fold.
+std::vector<uint32_t> in_order_of_memory(const std::vector<LoopAxis>& axes,
+                                         FunctionRef<bool(uint32_t outer, uint32_t inner)> merge) {
+  std::vector<uint32_t> order, left;
+  for (uint32_t a = 0; a < axes.size(); ++a)
+    if (axes[a].extent != Dim(1)) (axes[a].inner ? left : order).push_back(a);
+  while (!left.empty()) {
+    std::deque<uint32_t> chain{left.front()};
+    left.erase(left.begin());
+    for (bool grows = true; grows;) {
+      grows = false;
+      for (size_t i = 0; i < left.size() && !grows; ++i) {
+        const uint32_t a = left[i];
+        if (merge(chain.back(), a))
+          chain.push_back(a);
+        else if (merge(a, chain.front()))
+          chain.push_front(a);
+        else
+          continue;
+        left.erase(left.begin() + static_cast<long>(i));
+        grows = true;
+      }
+    }
+    order.insert(order.end(), chain.begin(), chain.end());
+  }
+  return order;
+}
+
 }  // namespace
 
 Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged) {
@@ -52,12 +84,12 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
                   const std::vector<bool>& fixed, bool carried) {
   Schedule s;
   std::vector<bool> inner_class;
-  for (uint32_t a = 0; a < axes.size(); ++a) {
-    if (axes[a].extent == Dim(1)) continue;
-    bool merges = !s.classes.empty() && inner_class.back() == axes[a].inner && !fixed[a] &&
-                  !fixed[s.classes.back().back()] && !(carried && axes[a].inner) &&
-                  s.classes.back().back() + 1 == a &&
-                  mergeable(dims, axes, s.classes.back().back(), a, accesses);
+  const auto merge = [&](uint32_t outer, uint32_t inner) {
+    return axes[outer].inner == axes[inner].inner && !fixed[outer] && !fixed[inner] &&
+           !(carried && axes[inner].inner) && mergeable(dims, axes, outer, inner, accesses);
+  };
+  for (uint32_t a : in_order_of_memory(axes, merge)) {
+    const bool merges = !s.classes.empty() && merge(s.classes.back().back(), a);
     if (merges) {
       s.classes.back().push_back(a);
     } else {

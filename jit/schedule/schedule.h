@@ -17,7 +17,7 @@ struct Access {
 
 // The final loops.
 struct Schedule {
-  // Axes that each loop merges, outermost first; in the order of the domain.
+  // Axes that each loop merges, outermost first.
   std::vector<std::vector<uint32_t>> classes;
   std::vector<int> par;     // classes of the par nest, outermost first
   std::vector<int> inner;   // classes of every inner loop, outermost first

@@ -135,5 +135,28 @@ TEST(Schedule, LoadedIndicesChooseLines) {
   EXPECT_EQ(s.classes[s.par.back()], std::vector<uint32_t>{1});
 }
 
+// Windows of an image, summed for each channel: the axes of a window and those that count windows interleave in memory.
+TEST(Schedule, FoldsGoInTheOrderOfMemory) {
+  DimTable dims;
+  const std::vector<LoopAxis> axes{{.extent = Dim(24), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(2), .start = Dim(0), .inner = true},
+                                   {.extent = Dim(8), .start = Dim(0), .inner = true},
+                                   {.extent = Dim(8), .start = Dim(0), .inner = true},
+                                   {.extent = Dim(7), .start = Dim(0), .inner = true},
+                                   {.extent = Dim(7), .start = Dim(0), .inner = true}};
+  const IndexTerm channel{.coef = Dim(1), .id = 0}, image{.coef = Dim(75264), .id = 1},
+      rows{.coef = Dim(9408), .id = 2}, columns{.coef = Dim(168), .id = 3}, row{.coef = Dim(1344), .id = 4},
+      column{.coef = Dim(24), .id = 5};
+  const std::vector<Access> accesses{{.address = {{channel, image, rows, columns, row, column}, Dim(0)}},
+                                     {.address = {{channel}, Dim(0)}, .store = true}};
+  const auto merged = [&](bool row_is_fixed, bool carried) {
+    return schedule(dims, axes, accesses, {false, false, false, false, row_is_fixed, false}, carried).classes;
+  };
+  using Classes = std::vector<std::vector<uint32_t>>;
+  EXPECT_EQ(merged(false, false), (Classes{{0}, {1, 2, 4, 3, 5}}));
+  EXPECT_EQ(merged(true, false), (Classes{{0}, {1, 2}, {3, 5}, {4}}));
+  EXPECT_EQ(merged(false, true), (Classes{{0}, {1}, {2}, {3}, {4}, {5}}));
+}
+
 }  // namespace
 }  // namespace tenon::jit
