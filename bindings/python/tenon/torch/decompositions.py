@@ -39,6 +39,9 @@ def _table(quantized):
     found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
     for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
         found[op] = _of_classes(found[op])
+    for op in (torch.ops.aten.linspace.default, torch.ops.aten.linspace.Tensor_Tensor, torch.ops.aten.linspace.Tensor_Scalar,
+               torch.ops.aten.linspace.Scalar_Tensor):
+        found[op] = _from_integers(found[op])
     found[torch.ops.aten.native_dropout.default] = _dropout_of_all
     found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
     found[torch.ops.aten._amp_update_scale.default] = _update_scale
@@ -46,6 +49,21 @@ def _table(quantized):
     if quantized is not None:
         found |= {getattr(torch.ops.quantized_decomposed, name).default: getattr(quantized, name) for name in QUANTIZED}
     return found
+
+
+def _from_integers(linspace):
+    """linspace to a dtype of integers casts both ends first, as PyTorch's kernel does."""
+    import torch
+
+    def cast(end):
+        return end.trunc() if isinstance(end, torch.Tensor) and end.is_floating_point() else int(end) if isinstance(end, float) else end
+
+    def from_integers(start, end, steps, *, dtype=None, **more):
+        if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
+            start, end = cast(start), cast(end)
+        return linspace(start, end, steps, dtype=dtype, **more)
+
+    return from_integers
 
 
 def _dropout_of_all(x, p, train):
