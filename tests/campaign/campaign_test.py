@@ -62,6 +62,23 @@ def test_chaos_is_told_from_mistakes():
     floors = [(x * (1 + i * 1.2e-7)).mul(1e6).floor() for i in (-1, 1)]
     assert oracle.unstable(floors, x.mul(1e6).floor(), (x * 1e6 * (1 + 6e-8)).floor())
     assert not oracle.unstable([x * (1 + 1e-7)], x, x * (1 + 1e-5))
+    # Only leaves that differ from eager are asked for, and numbers may stand beside tensors.
+    zero, exact = (x - x.float()).add(1e-9), torch.zeros(1000, dtype=torch.float64)
+    assert oracle.unstable([(True, x, -zero)], (True, x, zero), (True, x * (1 + 1e-7), zero * 3), (True, x.double(), exact))
+    assert not oracle.unstable([(True, x, zero)], (True, x, zero), (False, x, zero))
+
+
+def test_functions_that_no_standard_rounds():
+    """The sine of a large angle that comes from an exponential function moves with it, though no input moves."""
+    steps = torch.tensor([93.0, 57.0])
+    angles = lambda: torch.exp(-torch.arange(64.0) / 16)[:, None].expand(64, 2) * steps.round()
+    runs = []
+    for i in range(4):
+        with oracle.Rounded(i):
+            runs.append(angles().sin())
+    one_more = (angles() * (1 + 1e-7)).sin()
+    assert oracle.unstable(runs, angles().sin(), one_more) and not oracle.unstable([angles().sin()] * 4, angles().sin(), one_more)
+    assert not oracle.unstable(runs, angles().sin(), (angles() * (1 + 1e-4)).sin())
 
 
 def test_packages_that_are_not_installed_say_so(monkeypatch):
@@ -82,7 +99,7 @@ def test_a_package_that_asks_for_torchvision(tmp_path, monkeypatch):
 
 def test_a_model_of_a_package_is_checked(monkeypatch):
     monkeypatch.setitem(packages.TABLE, "line", ("torch.nn", lambda m: m.Linear(8, 8), packages.vectors(8)))
-    (case,) = packages.cases({"key": "line", "combinations": [("f32", "dynamic", False)]}, {"backend": "tenon"})
+    (case,) = packages.cases({"key": "line", "combinations": [("f32", "dynamic", "live")]}, {"backend": "tenon"})
     assert case[0]["id"] == "line f32-dynamic-live" and case[1]()["class"] == "right"
 
 

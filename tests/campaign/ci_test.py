@@ -19,8 +19,10 @@ ALL = os.environ.get("TENON_TESTS") == "all"
     "op_db --backward --ci" if ALL else "op_db --backward --ci --stride 5",
     "op_db --wide" if ALL else "op_db --wide --stride 89",
     "programs --ci --count 10",
+    "programs --backward --ci --count 6",
     "models --only gpt2,convnext,t5 --combination f32-dynamic-live",
-], ids=lambda text: " ".join(text.split()[:2]))
+    "models --only resnet,gpt2 --combination f32-static-train",
+], ids=lambda text: text.replace(" ", "_"))
 def test_campaign(arguments, tmp_path):
     paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "bindings" / "python")])
     done = subprocess.run([sys.executable, "-m", "campaign.run", *arguments.split(), "--workers", "1", "--out", str(tmp_path / "records.jsonl")],

@@ -2,7 +2,8 @@
 
 Every type in transformers' own mapping of configurations is built from its default configuration with small sizes. Its inputs are
 those that its forward takes: token ids, pixels, audio. A model that eager cannot run this way is "not built", with the reason. Each
-model runs static and with dynamic=True at three sizes, in f32 and bf16, with weights frozen and not.
+model runs static and with dynamic=True at three sizes, in f32 and bf16, with weights frozen, live, and in training, where the gradients
+of all parameters and the buffers afterwards are compared too.
 """
 
 import copy
@@ -12,14 +13,14 @@ import logging
 import torch
 import torch._dynamo
 
-from . import oracle, trial
+from . import backward, oracle, trial
 
 LIMIT = 600
 SIZES = [{"batch": 2, "length": 11}, {"batch": 3, "length": 17}, {"batch": 5, "length": 8}]
-COMBINATIONS = [(dtype, mode, freeze) for dtype in ("f32", "bf16") for mode in ("static", "dynamic") for freeze in (False, True)]
+COMBINATIONS = [(dtype, mode, weights) for dtype in ("f32", "bf16") for mode in ("static", "dynamic") for weights in ("live", "frozen", "train")]
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 CI_MODELS = "bert gpt2 t5 llama gemma3_text mixtral mamba vit convnext swin whisper wav2vec2 clip deberta-v2".split()
-CI_COMBINATIONS = [("f32", "dynamic", False), ("bf16", "static", True)]
+CI_COMBINATIONS = [("f32", "dynamic", "live"), ("bf16", "static", "frozen"), ("f32", "dynamic", "train")]
 # Attribute of configurations -> the largest size that it keeps.
 SMALL = {
     0: "num_kv_shared_layers",
@@ -50,11 +51,6 @@ def add_arguments(parser):
     parser.add_argument("--turns", action="store_true", help="one combination per model, in turn")
 
 
-def name_of(combination):
-    dtype, mode, freeze = combination
-    return f"{dtype}-{mode}-{'frozen' if freeze else 'live'}"
-
-
 def types():
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
     return sorted(MODEL_MAPPING_NAMES)
@@ -68,7 +64,7 @@ def chosen(names, options):
     names = options["only"].split(",") if options["only"] else names
     combinations = CI_COMBINATIONS if options["ci"] else COMBINATIONS
     if options["combination"]:
-        combinations = [c for c in COMBINATIONS if name_of(c) in options["combination"].split(",")]
+        combinations = [c for c in COMBINATIONS if "-".join(c) in options["combination"].split(",")]
     names = names[options["first"]::options["stride"]]
     return [{"key": name, "combinations": [combinations[k % len(combinations)]] if options["turns"] else combinations} for k, name in enumerate(names)]
 
@@ -137,6 +133,28 @@ class Call(torch.nn.Module):
 
     def forward(self, *tensors):
         return self.model(**dict(zip(self.names, tensors)), **self.constants)
+
+
+class Training(backward.WithGradients):
+    """call(*args) -> (results, whether each requires gradients, gradients of the parameters, buffers afterwards). All calls start from the
+    same buffers."""
+
+    def __init__(self, call):
+        super().__init__(call, [])
+        self.call, self.buffers = call, {name: b.clone() for name, b in call.named_buffers()}
+
+    def over(self, f):
+        compiled = copy.copy(self)
+        compiled.f = f
+        return compiled
+
+    def __call__(self, *args):
+        with torch.no_grad():
+            for name, b in self.call.named_buffers():
+                b.copy_(self.buffers[name])
+        self.call.zero_grad()
+        results, differentiable, _ = super().__call__(*args)
+        return results, differentiable, {name: p.grad for name, p in self.call.named_parameters()}, {name: b.clone() for name, b in self.call.named_buffers()}
 
 
 def attribute(config, *names, default=None):
@@ -267,7 +285,7 @@ def cases(job, options, build=build, campaign="models"):
         return built[0]
 
     for combination in job["combinations"]:
-        about = {"id": f"{job['key']} {name_of(combination)}", "repro": f"./dev campaign {campaign} --only '{job['key']}' --combination {name_of(combination)}"}
+        about = {"id": f"{job['key']} {'-'.join(combination)}", "repro": f"./dev campaign {campaign} --only '{job['key']}' --combination {'-'.join(combination)}"}
         yield about, lambda c=combination: run(ready(), c, options)
 
 
@@ -275,22 +293,26 @@ def run(built, combination, options):
     if isinstance(built, NotBuilt):
         kind, why = built.args
         return {"class": kind, "detail": why[:300]}
-    dtype, mode, freeze = combination
+    dtype, mode, weights = combination
     model, names, calls, constants = built
     torch._dynamo.reset()
-    model = copy.deepcopy(model).to(DTYPES[dtype])
-    f = Call(model, names, constants)
+    model = copy.deepcopy(model).to(DTYPES[dtype]).train(weights == "train")
+
+    def call(m):
+        return Training(Call(m, names, constants)) if weights == "train" else Call(m, names, constants)
+
+    f = call(model)
     calls = [[t.to(DTYPES[dtype]) if t.is_floating_point() else t for t in c] for c in calls]
-    wide = Call(copy.deepcopy(model).double(), names, constants)
+    wide = call(copy.deepcopy(model).double())
 
     def moved(i):
         other, change = copy.deepcopy(model), oracle.moved(i)
         with torch.no_grad():
             for p in other.parameters():
                 p.copy_(change(p.detach()))
-        return Call(other, names, constants)
+        return call(other)
 
-    how = {"backend": options["backend"], "dynamic": mode == "dynamic", "freeze": freeze, "fullgraph": False}
+    how = {"backend": options["backend"], "dynamic": mode == "dynamic", "freeze": weights == "frozen", "fullgraph": False}
     record = trial.check(f, calls if mode == "dynamic" else calls[:1], how, wide=wide, timed=True, aliases=False, moved=moved)
     record["parameters"] = sum(p.numel() for p in model.parameters())
     return record

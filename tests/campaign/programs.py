@@ -1,14 +1,15 @@
 """Campaign `programs`: random programs of PyTorch (grammar.py) against eager, at three sizes each.
 
 A seed is a program. dynamic=True programs and those of automatic dynamic shapes run at three sizes through one compiled function,
-static ones at one. A failing program is shrunk and written to build/campaign/programs/SEED.py, a script that needs no other file.
+static ones at one. With --backward, gradients of the float inputs by random tangents are compared too. A failing program is shrunk and
+written to build/campaign/programs/SEED.py, a script that needs no other file.
 """
 
 import re
 import torch
 import torch._dynamo
 
-from . import grammar, shrink, trial
+from . import backward, grammar, shrink, trial
 from .pool import ROOT
 
 LIMIT = 240
@@ -17,6 +18,7 @@ BAD = ("wrong", "raised")
 
 def add_arguments(parser):
     parser.add_argument("--seed", type=int, default=0, help="the first program (default 0)")
+    parser.add_argument("--backward", action="store_true", help="gradients of the float inputs too")
     parser.add_argument("--count", type=int, help="how many programs (default 300 with --ci, else 20000)")
     parser.add_argument("--shrink", type=float, default=60, help="seconds of the processor to shrink a failing program (default 60)")
     parser.add_argument("--print", action="store_true", help="print the programs, run none")
@@ -34,17 +36,21 @@ def jobs(options):
 
 def cases(job, options):
     for seed in job["seeds"]:
-        yield ({"id": f"seed {seed}", "repro": f"./dev campaign programs --seed {seed} --count 1"},
+        yield ({"id": f"seed {seed}", "repro": f"./dev campaign programs --seed {seed} --count 1" + " --backward" * options["backward"]},
                lambda seed=seed: run(seed, options))
 
 
-def examine(program, backend):
+def examine(program, options):
     torch._dynamo.reset()
     space = grammar.load(program.source())
     wide = grammar.load(re.sub(r"torch\.(float32|bfloat16|float16)\b", "torch.float64", program.source()))["f"]
     calls = [space["inputs"](s) for s in range(1 if program.dynamic is False else 3)]
-    how = {"backend": backend, "dynamic": program.dynamic}
-    return trial.check(space["f"], calls, how, wide=wide, timed=True)
+    how = {"backend": options["backend"], "dynamic": program.dynamic}
+    f = space["f"]
+    if options["backward"]:
+        leaves = [i for i, t in enumerate(calls[0]) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        f, wide = backward.WithGradients(f, leaves), backward.WithGradients(wide, leaves)
+    return trial.check(f, calls, how, wide=wide, timed=True, aliases=not options["backward"])
 
 
 def tag(record):
@@ -59,19 +65,19 @@ def tag(record):
 
 def run(seed, options):
     program = grammar.generate(seed)
-    record = examine(program, options["backend"])
+    record = examine(program, options)
     record["statements"] = len(program.statements)
     if record["class"] in BAD:
         kind = (record["class"], tag(record))
 
         def fails(candidate):
-            again = examine(candidate, options["backend"])
+            again = examine(candidate, options)
             return (again["class"], tag(again)) == kind
 
         small = shrink.shrink(program, fails, options["shrink"]) if options["shrink"] else program
         record["tag"] = kind[1]
         record["small"] = small.source()
-        record["small_detail"] = examine(small, options["backend"])["detail"]
+        record["small_detail"] = examine(small, options)["detail"]
         record["calls"] = sorted(set(re.findall(r"\.([a-z_0-9]+)\(", "\n".join(t for _, t in small.statements))))
         folder = ROOT / "build" / "campaign" / "programs"
         folder.mkdir(parents=True, exist_ok=True)
