@@ -119,7 +119,7 @@ def spread(n, count):
 
 
 def turn(items, begin, count):
-    """`count` items from position `begin` on, the first after the last, each once."""
+    """Returns `count` items from position `begin` on. The first follows the last, and each comes once."""
     return list(dict.fromkeys(items[i % len(items)] for i in range(begin, begin + count))) if items else []
 
 

@@ -40,7 +40,7 @@ ALL = os.environ.get("TENON_TESTS") == "all"
 
 
 def ways(dtypes, first):
-    """Pairs (dtype, layout): all, or each layout once with the dtypes in turn."""
+    """Returns pairs (dtype, layout): all, or each layout once with the dtypes in turn."""
     dtypes = [dtype for dtype in DTYPES if dtype in dtypes]
     turns = itertools.islice(itertools.cycle(dtypes), first, first + len(LAYOUTS))
     return list(itertools.product(dtypes, LAYOUTS)) if ALL else list(zip(turns, LAYOUTS))
@@ -88,7 +88,7 @@ def laid_out(args, layout):
 
 
 def as_before(x, before):
-    """x, with a gradient if `before` has one"""
+    """Returns x, which requires a gradient if `before` does."""
     return x.requires_grad_(before.requires_grad) if isinstance(x, torch.Tensor) else x
 
 
@@ -97,7 +97,7 @@ def copied(args):
 
 
 def contiguous(x, dtype=None):
-    """A float tensor without gaps, of `dtype` if given; anything else as it is"""
+    """Returns a float tensor without gaps, of `dtype` if given; anything else as it is."""
     return as_before(x.detach().to(dtype).contiguous(), x) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
@@ -106,7 +106,7 @@ def in_f64(x):
 
 
 def compare(got, want, exact, dtype):
-    """Strides too. Of 16 bits, where eager mode rounds sums, the error against f64 is at most twice eager's and a rounding."""
+    """Compares strides too. Floats of 16 bits, whose sums eager mode rounds, may differ from f64 by twice eager's error and a rounding."""
     for g, w in zip(tree_leaves(got), tree_leaves(want), strict=True):
         assert g is w is None or same_strides(g, w), (g.shape, g.stride(), w.stride())
     if exact is None:
@@ -122,7 +122,7 @@ def compare(got, want, exact, dtype):
 
 
 def outcome(f, args, keywords):
-    """(results, gradients of the arguments)"""
+    """Returns (results, gradients of the arguments)."""
     torch.manual_seed(0)
     results = [t for t in tree_leaves(f(*args, **keywords)) if isinstance(t, torch.Tensor)]
     needed = [t for t in results if t.requires_grad]
@@ -142,12 +142,12 @@ def way(entry):
 
 
 def expected(name, layout):
-    """The class of the most particular exception, else native."""
+    """Returns the class of the most particular exception, else native."""
     return next((kind for key in (f"{name}-{layout}", name) for kind, names in EXCEPTIONS.items() if key in names), "native")
 
 
 def class_of(f, args, keywords, dtype):
-    """Fails if Tenon's answer differs from eager mode's."""
+    """Returns the class of a call. Fails if Tenon's answer differs from eager mode's."""
     want, refusal = attempt(f, copied(args), keywords)
     torch._dynamo.reset()
     got, error = attempt(torch.compile(f, backend="tenon"), copied(args), keywords)
@@ -165,7 +165,7 @@ def class_of(f, args, keywords, dtype):
 
 
 def attempt(f, args, keywords):
-    """(outcome, None), or (None, its exception)"""
+    """Returns (outcome, None), or (None, its exception)."""
     try:
         return outcome(f, args, keywords), None
     except Exception as error:
