@@ -123,6 +123,21 @@ def test_saved_images_that_pytorch_views_keep_their_layout():
     compare(Views(), (torch.randn(2, 3, 8, 8),), native=False)
 
 
+def test_results_that_are_saved_images_keep_their_strides():
+    conv, other = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+
+    def f(x):
+        y = conv(x).relu()
+        z = other(y).tanh()
+        return z, y, y.detach(), z.detach(), (y * 2).detach()
+
+    x = torch.randn(2, 3, 12, 13)
+    for step in (1, 2):  # 2: only an alias of y is a result
+        for got, want in zip(torch.compile(lambda x, step=step: f(x)[::step], backend="tenon")(x), f(x)[::step]):
+            assert got.stride() == want.stride()
+            torch.testing.assert_close(got, want)
+
+
 def test_any_op_of_a_conv_net_may_be_refused(library):
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.BatchNorm2d(8), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(8, 5, 2))
     compare(copy.deepcopy(model), (torch.randn(2, 3, 9, 11),))

@@ -21,7 +21,7 @@ def lay_out(forward, backward, num_fwd_outputs):
     returned, images = set(results[:num_fwd_outputs]), _images(forward)
     readers = {n.name: n for n in backward.graph.nodes if n.op == "placeholder"}
     for n in dict.fromkeys(results[num_fwd_outputs:]):
-        if n not in images or n in returned or n.name not in readers:
+        if n not in images or n.name not in readers or not returned.isdisjoint(_names(n)):
             continue
         if _has_views(n) or _has_views(readers[n.name]):
             continue
