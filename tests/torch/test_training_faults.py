@@ -361,6 +361,8 @@ def test_memory_stays_constant(compiled):
         gc.collect()
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    before = run(100)
-    assert run(steps) - before < 2 << 20  # a leak of one activation per step would be 19 MiB
+    resident = [run(100)]
+    while len(resident) == 1 or resident[-1] - resident[-2] >= 2 << 20:  # a leak of one activation per step would be 19 MiB
+        assert len(resident) < 4, resident  # a leak grows in each round; other memory of the process may grow in one
+        resident.append(run(steps))
     assert tenon.stats()["fallbacks"] == 0
