@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
 
 #include "src/base/function_ref.h"
 
@@ -41,33 +40,36 @@ int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<A
   return score;
 }
 
-// The axes of more than one step. An axis along which results are folded comes next to the axes with which it merges, whatever the order
-// of the fold.
-std::vector<uint32_t> in_order_of_memory(const std::vector<LoopAxis>& axes,
-                                         FunctionRef<bool(uint32_t outer, uint32_t inner)> merge) {
-  std::vector<uint32_t> order, left;
-  for (uint32_t a = 0; a < axes.size(); ++a)
-    if (axes[a].extent != Dim(1)) (axes[a].inner ? left : order).push_back(a);
-  while (!left.empty()) {
-    std::deque<uint32_t> chain{left.front()};
-    left.erase(left.begin());
-    for (bool grows = true; grows;) {
-      grows = false;
-      for (size_t i = 0; i < left.size() && !grows; ++i) {
-        const uint32_t a = left[i];
-        if (merge(chain.back(), a))
-          chain.push_back(a);
-        else if (merge(a, chain.front()))
-          chain.push_front(a);
-        else
-          continue;
-        left.erase(left.begin() + static_cast<long>(i));
-        grows = true;
-      }
-    }
-    order.insert(order.end(), chain.begin(), chain.end());
+// The axes of more than one step, in classes that run as one loop each. Outer axes merge with their neighbors. Inner axes may run in any
+// order, so one merges with any other inner axis.
+std::vector<std::vector<uint32_t>> merged_axes(const std::vector<LoopAxis>& axes,
+                                               FunctionRef<bool(uint32_t outer, uint32_t inner)> merge) {
+  std::vector<std::vector<uint32_t>> classes;
+  std::vector<uint32_t> left;
+  for (uint32_t a = 0; a < axes.size(); ++a) {
+    if (axes[a].extent == Dim(1)) continue;
+    if (axes[a].inner)
+      left.push_back(a);
+    else if (!classes.empty() && merge(classes.back().back(), a))
+      classes.back().push_back(a);
+    else
+      classes.push_back({a});
   }
-  return order;
+  while (!left.empty()) {
+    std::vector<uint32_t>& chain = classes.emplace_back(1, left.front());
+    left.erase(left.begin());
+    for (size_t i = 0; i < left.size();) {
+      const bool behind = merge(chain.back(), left[i]);
+      if (!behind && !merge(left[i], chain.front())) {
+        ++i;
+        continue;
+      }
+      chain.insert(behind ? chain.end() : chain.begin(), left[i]);
+      left.erase(left.begin() + static_cast<long>(i));
+      i = 0;  // the longer chain may merge with an axis that the shorter one did not
+    }
+  }
+  return classes;
 }
 
 }  // namespace
@@ -83,22 +85,12 @@ bool is_narrow(Dim extent) { return extent.is_const() && extent.value() < kNarro
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
                   const std::vector<bool>& fixed, bool carried) {
   Schedule s;
-  std::vector<bool> inner_class;
-  const auto merge = [&](uint32_t outer, uint32_t inner) {
-    return axes[outer].inner == axes[inner].inner && !fixed[outer] && !fixed[inner] &&
-           !(carried && axes[inner].inner) && mergeable(dims, axes, outer, inner, accesses);
-  };
-  for (uint32_t a : in_order_of_memory(axes, merge)) {
-    const bool merges = !s.classes.empty() && merge(s.classes.back().back(), a);
-    if (merges) {
-      s.classes.back().push_back(a);
-    } else {
-      s.classes.push_back({a});
-      inner_class.push_back(axes[a].inner);
-    }
-  }
+  s.classes = merged_axes(axes, [&](uint32_t outer, uint32_t inner) {
+    return !fixed[outer] && !fixed[inner] && !(carried && axes[inner].inner) &&
+           mergeable(dims, axes, outer, inner, accesses);
+  });
   for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
-    (inner_class[c] ? s.inner : s.par).push_back(c);
+    (axes[s.classes[c].front()].inner ? s.inner : s.par).push_back(c);
 
   // Only accesses within the inner loops count, not those before or after them.
   std::vector<Access> repeated;
