@@ -79,7 +79,7 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
   g = after("legalize", rewrite(g, [&](Builder& b, Node&& node, ValueId v) {
               return placement.legalize(b, std::move(node), g, v);
             }));
-  g = after("expand", expand(g, keep));  // or a back end has replaced these neighbours
+  g = after("expand", expand(g, keep));  // legalize may have replaced the neighbours of a composite
   if (placement.finds_faults()) g = after("early_checks", early_checks(g));
   g = after("materialize_outputs", materialize_outputs(g));
   g = after("fuse", fuse(g, placement, /*apart=*/is_left_out(without, "fuse")));

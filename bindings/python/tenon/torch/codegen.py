@@ -298,7 +298,7 @@ class Writer:
         self.read_symbols(n)
         fake = n.meta.get("val")
         if isinstance(fake, torch.Tensor) and why_not(fake, self.p.device) is None:
-            if images.moves(n) or any(u in self.p.lowered or u in self.p.host_views for u in n.users):
+            if images.strides_may_differ(n) or any(u in self.p.lowered or u in self.p.host_views for u in n.users):
                 self.line(f"{v} = fixed({v}, {self._type(fake)})")
 
     def _size_text(self, n):

@@ -56,7 +56,9 @@ def _from_integers(linspace):
     import torch
 
     def cast(end):
-        return end.trunc() if isinstance(end, torch.Tensor) and end.is_floating_point() else int(end) if isinstance(end, float) else end
+        if isinstance(end, float):
+            return int(end)
+        return end.trunc() if isinstance(end, torch.Tensor) and end.is_floating_point() else end
 
     def from_integers(start, end, steps, *, dtype=None, **more):
         if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:

@@ -21,16 +21,16 @@ def lay_out(forward, backward, num_fwd_outputs):
     returned, images = set(results[:num_fwd_outputs]), _images(forward)
     readers = {n.name: n for n in backward.graph.nodes if n.op == "placeholder"}
     for n in dict.fromkeys(results[num_fwd_outputs:]):
-        if n not in images or n.name not in readers or not returned.isdisjoint(_names(n)):
+        if n not in images or n.name not in readers or not returned.isdisjoint(_aliases(n)):
             continue
         if _has_views(n) or _has_views(readers[n.name]):
             continue
-        for same in (*_names(n), *_names(readers[n.name])):
+        for same in (*_aliases(n), *_aliases(readers[n.name])):
             same.meta["val"] = _channels_last(same.meta["val"])
             same.meta["laid_out"] = True
 
 
-def moves(n):
+def strides_may_differ(n):
     """Whether PyTorch may compute node n with other strides than its fake tensor has: it is such an image, or reads one."""
     source = n.args[0] if n.target is operator.getitem else n
     return "laid_out" in n.meta or any("laid_out" in x.meta for x in source.all_input_nodes)
@@ -68,18 +68,18 @@ def _is_view(n):
     return isinstance(n.target, torch._ops.OpOverload) and any(r.alias_info is not None for r in n.target._schema.returns)
 
 
-def _names(n):
-    """The node n and the nodes that are the same tensor."""
+def _aliases(n):
+    """Yields node n and the nodes that are the same tensor."""
     yield n
     for u in n.users:
         if u.target in (aten.detach.default, aten.alias.default):
-            yield from _names(u)
+            yield from _aliases(u)
 
 
 def _has_views(n):
     """Whether a node looks at the memory of node n with other sizes or strides."""
-    names = set(_names(n))
-    return any(_is_view(u) and u not in names for same in names for u in same.users)
+    aliases = set(_aliases(n))
+    return any(_is_view(u) and u not in aliases for same in aliases for u in same.users)
 
 
 def _channels_last(fake):
