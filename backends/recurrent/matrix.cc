@@ -13,15 +13,27 @@ bool is_fixed(const Operand& o) {
          std::ranges::all_of(o.strides, known);
 }
 
+int64_t blocks_of(int64_t units) { return (units + panel_width() - 1) / panel_width(); }
+
 }  // namespace
 
-int64_t threads_of(int64_t products, int64_t blocks, int threads) {
+std::vector<UnitRange> unit_ranges(int64_t units, int64_t products, int threads) {
   constexpr int64_t kProductsPerThread = 1 << 16;  // fewer do not pay for waking a thread
-  const int64_t most = std::max<int64_t>(1, std::min<int64_t>(threads, blocks));
-  return std::clamp<int64_t>(products / kProductsPerThread, 1, most);
+  const int64_t blocks = blocks_of(units), most = std::max<int64_t>(1, std::min<int64_t>(threads, blocks));
+  const int64_t count = std::clamp<int64_t>(products / kProductsPerThread, 1, most);
+  std::vector<UnitRange> ranges(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    UnitRange& range = ranges[static_cast<size_t>(i)];
+    range.from = blocks * i / count;
+    range.to = blocks * (i + 1) / count;
+    range.first = range.from * panel_width();
+    range.padded = (range.to - range.from) * panel_width();
+    range.units = std::min(range.padded, units - range.first);
+  }
+  return ranges;
 }
 
-int64_t Columns::blocks() const { return (size + panel_width() - 1) / panel_width(); }
+int64_t Columns::blocks() const { return blocks_of(size); }
 int64_t Columns::floats() const { return blocks() * gates * panel_floats(depth); }
 const float* Columns::panel(const float* panels, int64_t block, int64_t gate) const {
   return panels + (block * gates + gate) * panel_floats(depth);

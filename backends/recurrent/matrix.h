@@ -15,8 +15,15 @@ using inner::panel_width, inner::PlacedOperand;
 // The floats of a panel with the bias of its columns in front.
 inline int64_t panel_floats(int64_t depth) { return (depth + 1) * panel_width(); }
 
-// How many threads share the blocks of a step of the sequence with so many products.
-int64_t threads_of(int64_t products, int64_t blocks, int threads);
+// The units that one thread computes in a step of the sequence: whole blocks, padded to panels.
+struct UnitRange {
+  int64_t from = 0, to = 0;      // blocks
+  int64_t first = 0, units = 0;  // the units in them
+  int64_t padded = 0;            // columns of their panels
+};
+
+// Distributes the units of a step with so many products over threads.
+std::vector<UnitRange> unit_ranges(int64_t units, int64_t products, int threads);
 
 // At the sizes of a plan. Block b has the columns from b * panel_width() on of each gate; its panels follow each other.
 struct Columns {

@@ -20,10 +20,8 @@ namespace {
 
 constexpr int64_t kItem = sizeof(float);
 
-// A range of the blocks of units, which one thread computes.
-struct Slice {
-  int64_t from = 0, to = 0;  // blocks
-  int64_t padded = 0;        // columns of its panels
+struct Slice : UnitRange {
+  explicit Slice(const UnitRange& range) : UnitRange(range) {}
   std::unique_ptr<Step> cell;
   int64_t at = 0;  // bytes of scratch in front of its own
 };
@@ -96,7 +94,7 @@ void RecurrentStep::advance(void* arg, int, int64_t begin, int64_t end) {
 }
 
 void RecurrentStep::advance_slice(Walk& w, const Slice& slice) const {
-  const int64_t first = slice.from * panel_width(), by = batch * slice.padded;
+  const int64_t first = slice.first, by = batch * slice.padded;
   float* sums = part(w.scratch, slice.at);
   for (int64_t gate = 0; gate < gates.gates; ++gate)
     for (int64_t block = slice.from; block < slice.to; ++block)
@@ -209,17 +207,11 @@ class RecurrentNode final : public Executable {
  private:
   // Distributes the units over threads.
   Status slice(RecurrentStep& step, int threads) const {
-    const int64_t blocks = step.gates.blocks(), size = step.size;
-    const int64_t work = step.batch * step.gates.gates * size * step.width;
-    const int64_t count = threads_of(work, blocks, threads);
+    const int64_t size = step.size, products = step.batch * step.gates.gates * size * step.width;
     step.threads = threads;
-    for (int64_t i = 0; i < count; ++i) {
-      Slice s;
-      s.from = blocks * i / count;
-      s.to = blocks * (i + 1) / count;
-      s.padded = (s.to - s.from) * panel_width();
-      const int64_t units = std::min(s.padded, size - s.from * panel_width());
-      const Cell::Shape shape{step.batch, units, step.x.strides[1], s.padded, size, size};
+    for (const UnitRange& range : unit_ranges(size, products, threads)) {
+      const Cell::Shape shape{step.batch, range.units, step.x.strides[1], range.padded, size, size};
+      Slice s(range);
       TENON_ASSIGN(s.cell, cell->prepare(shape));
       step.slices.push_back(std::move(s));
     }

@@ -407,9 +407,9 @@ class Expected:
         kind = self.common.get(entry, "native")
         return "pytorch" if dtype == "c64" and kind == "native" else kind
 
-    def changes(self, found, whole):
-        """Triples (name, expected class, found class). whole: an expected name has to be found."""
-        for name in sorted(set(found) | (set(self.listed) if whole else set())):
+    def changes(self, found, complete):
+        """Triples (name, expected class, found class). complete: an expected name has to be found."""
+        for name in sorted(set(found) | (set(self.listed) if complete else set())):
             before, after = self.listed.get(name, self.usual(name) or "absent"), found.get(name, "absent")
             if before != after:
                 yield name, before, after
