@@ -574,6 +574,21 @@ def test_tensors_on_two_gpus_run_in_pytorch(gpu):
         torch.compile(f, backend="tenon", options={"fallback": "error"})(x, y)
 
 
+def test_training_graphs_run_in_pytorch(gpu):
+    def f(x, w):
+        return torch.nn.functional.gelu(x @ w).sum()
+
+    x, w, before = torch.randn(6, 9), torch.randn(9, 7, requires_grad=True), len(gpu.launches())
+    compiled = torch.compile(f, backend="tenon")
+    got, = torch.autograd.grad(compiled(x, w), w)
+    torch.testing.assert_close(got, torch.autograd.grad(f(x, w), w)[0])
+    assert len(gpu.launches()) == before
+    assert "training graphs on a GPU run in PyTorch" in str(tenon.explain(f, x, w))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="training graphs on a GPU run in PyTorch"):
+        torch.compile(f, backend="tenon", options={"fallback": "error"})(x, w)
+
+
 @torch.no_grad()
 def test_reduce_overhead_launches_cuda_graphs(gpu):
     def f(x):
