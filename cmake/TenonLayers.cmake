@@ -31,7 +31,7 @@ tenon_layer(tenon_ops SOURCES src/ops/*.cc src/ops/*/*.cc LINK tenon_ir)
 tenon_layer(tenon_passes SOURCES src/passes/*.cc LINK tenon_ops)
 tenon_layer(tenon_runtime SOURCES src/backend/*.cc src/runtime/*.cc src/runtime/*/*.cc LINK tenon_passes)
 tenon_layer(tenon_mxnet SOURCES src/mxnet/*.cc src/mxnet/*/*.cc LINK tenon_ops PRIVATE nlohmann_json::nlohmann_json)
-tenon_layer(tenon_jit SOURCES jit/*.cc jit/*/*.cc LINK tenon_ops)
+tenon_layer(tenon_jit SOURCES jit/*.cc jit/*/*.cc jit/*/*/*.cc LINK tenon_ops)
 tenon_layer(tenon_backends SOURCES ${backend_sources} LINK tenon_jit tenon_runtime PRIVATE OpenMP::OpenMP_CXX)
 tenon_layer(tenon_api SOURCES src/api/*.cc LINK tenon_runtime tenon_mxnet)
 

@@ -6,13 +6,14 @@
 #include "jit/analysis/transposing.h"
 #include "jit/transform/blocked_column_sums.h"
 #include "jit/transform/direct_stores.h"
-#include "jit/transform/join_online_reductions.h"
+#include "jit/transform/gpu/join_online_reductions.h"
+#include "jit/transform/gpu/use_complements.h"
+#include "jit/transform/join_pieces.h"
 #include "jit/transform/kernel_fission.h"
 #include "jit/transform/split_reduction.h"
 #include "jit/transform/split_walks.h"
 #include "jit/transform/stores_in_folds.h"
 #include "jit/transform/tile.h"
-#include "jit/transform/use_complements.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 
@@ -90,11 +91,12 @@ Result<Kernels> in_parts(const LowerInput& in, Kernels kernels, bool trial) {
                                   : in_parts_for_cpu(std::move(kernels), dims, trial);
 }
 
-Kernels in_tiles(Kernels kernels, bool trial) {
+Kernels in_tiles_for_cpu(Kernels kernels, bool trial) {
   for (LoweredKernel& k : kernels) k.kernel = tile_columns(std::move(k.kernel), k.sizes);
   kernels = after("tile_columns", std::move(kernels), trial);
   for (LoweredKernel& k : kernels) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);
-  return after("tile_transposed", std::move(kernels), trial);
+  kernels = after("tile_transposed", std::move(kernels), trial);
+  return after("join_pieces", join_pieces(std::move(kernels)), trial);
 }
 
 Result<Kernels> kernels_of(const LowerInput& input, bool trial) {
@@ -102,7 +104,7 @@ Result<Kernels> kernels_of(const LowerInput& input, bool trial) {
   in.sums = sums_beside_rows(in);
   TENON_ASSIGN(Lowered lowered, lower(in));
   TENON_ASSIGN(Kernels kernels, in_parts(in, after("lower", std::move(lowered.loops), trial), trial));
-  if (in.target == Target::cpu) kernels = in_tiles(std::move(kernels), trial);
+  if (in.target == Target::cpu) kernels = in_tiles_for_cpu(std::move(kernels), trial);
   std::ranges::move(lowered.updates, std::back_inserter(kernels));
   for (const LoweredKernel& k : kernels)
     for (Dim d : k.sizes)

@@ -2,7 +2,8 @@
 // print. No other file knows the order of the passes. An emitter prints its kernel as it stands.
 //
 //   once per program    make_kernels   lower, then for each kernel:
-//                                        cpu  split_walks, split_reduction, tile_columns, tile_transposed
+//                                        cpu  split_walks, split_reduction, tile_columns, tile_transposed,
+//                                             join_pieces
 //                                        gpu  blocked_column_sums or split_reduction; join_online_reductions
 //                                             runs first where this lets split_reduction split long rows
 //   once per sizes      cuda_variant   merge_map, join_online_reductions: where the schedule asks for them

@@ -21,7 +21,7 @@
 #include "jit/kernel/kernel.h"
 #include "jit/llvm/compiler.h"
 #include "jit/lower/lower.h"
-#include "jit/transform/join_online_reductions.h"
+#include "jit/transform/gpu/join_online_reductions.h"
 #include "src/base/text.h"
 #include "src/ir/group.h"
 #include "src/ir/text.h"

@@ -1,5 +1,5 @@
 // Kernels that read their rows several times, with rows of special values, for rows that fit neither registers nor shared memory
-// (jit/transform/join_online_reductions.h). Used by join_online_reductions_test.cc, cuda_schedule_test.cc and nvrtc_test.cc.
+// (jit/transform/gpu/join_online_reductions.h). Used by join_online_reductions_test.cc, cuda_schedule_test.cc and nvrtc_test.cc.
 #pragma once
 
 #include "tests/support/nvidia/cuda_kernels.h"

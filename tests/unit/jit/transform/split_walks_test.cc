@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "jit/pipeline.h"
+#include "tests/support/group_kernels.h"
 #include "tests/support/run_help.h"
 
 namespace tenon {
@@ -24,25 +24,6 @@ std::string batch_norm(const std::string& type, const std::string& vector) {
   %y = add(%nw, %g)
   return %m, %y, %r
 })";
-}
-
-Graph parsed(const std::string& text) {
-  auto graph = parse_graph(text);
-  TENON_CHECK(graph.ok(), graph.status().message());
-  return *graph;
-}
-
-// The kernels of all nodes as one group.
-std::vector<jit::LoweredKernel> kernels_of(const Graph& graph) {
-  std::vector<ValueId> members, outputs;
-  for (ValueId v = 0; v < graph.nodes.size(); ++v)
-    if (op(graph.node(v).op).kind != Kind::input) members.push_back(v);
-  for (const OutputBinding& o : graph.outputs) outputs.push_back(o.value);
-  std::ranges::sort(outputs);
-  auto strides = [&](ValueId v) { return std::optional(dense_strides(*graph.dims, graph.type(v).shape)); };
-  auto kernels = jit::make_kernels({graph, members, outputs, strides}, /*trial=*/true);
-  TENON_CHECK(kernels.ok(), kernels.status().message());
-  return std::move(*kernels);
 }
 
 // Two reductions, each in parts, and a loop over rows and columns.

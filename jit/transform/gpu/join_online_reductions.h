@@ -3,7 +3,7 @@
 // its loop: sums of exp(x - maximum) times a factor, and sums of squares of x - c, where c comes from the sum
 // of x (online results: kernel.h). For GPUs, where such a local would be in memory and a loop costs as much
 // as the bytes that it reads. Tested by tests/golden/jit/online_*.tn and
-// tests/unit/jit/transform/join_online_reductions_test.cc.
+// tests/unit/jit/transform/gpu/join_online_reductions_test.cc.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // See use_complements.h.
-#include "jit/transform/use_complements.h"
+#include "jit/transform/gpu/use_complements.h"
 
 #include <map>
 #include <set>

@@ -1,5 +1,5 @@
 // See join_online_reductions.h.
-#include "jit/transform/join_online_reductions.h"
+#include "jit/transform/gpu/join_online_reductions.h"
 
 #include <algorithm>
 #include <map>

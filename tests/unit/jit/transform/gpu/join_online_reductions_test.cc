@@ -1,7 +1,7 @@
-// Rows that nothing keeps and that are read one time less (jit/transform/join_online_reductions.h). Compares the rewritten kernel in
+// Rows that nothing keeps and that are read one time less (jit/transform/gpu/join_online_reductions.h). Compares the rewritten kernel in
 // the interpreter, and its CUDA text on the host, with the original kernel in the interpreter: special values, every length and
 // type, sums that nearly cancel. Also plants faults in the text. No GPU is needed.
-#include "jit/transform/join_online_reductions.h"
+#include "jit/transform/gpu/join_online_reductions.h"
 
 #include <gtest/gtest.h>
 
