@@ -18,6 +18,7 @@ ALL = os.environ.get("TENON_TESTS") == "all"
     "op_db --ci" if ALL else "op_db --ci --stride 5",
     "op_db --backward --ci" if ALL else "op_db --backward --ci --stride 5",
     "op_db --wide" if ALL else "op_db --wide --stride 89",
+    "op_db --backward --wide" if ALL else "op_db --backward --wide --stride 97",
     "programs --ci --count 10",
     "programs --backward --ci --count 6",
     "models --only gpt2,convnext,t5 --combination f32-dynamic-live",

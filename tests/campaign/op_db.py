@@ -13,7 +13,8 @@ native if no node of the forward and the backward graph runs in PyTorch.
 
 With --wide the run has every dtype and six layouts, and each entry gets a class per dtype, the worst of its layouts. wide_expected.txt
 has only what differs from the class that the entry has with --ci. There an entry that --ci lacks counts as native, and complex numbers
-count as pytorch instead of native. With --backward --wide the file is wide_backward_expected.txt, which a first --bless has yet to write.
+count as pytorch instead of native. With --backward --wide the
+file is wide_backward_expected.txt.
 """
 
 import collections
@@ -38,8 +39,8 @@ UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_
 OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 # Eager reads beyond the memory of an expanded axis.
 OVERREADING = ("median", "nanmedian", "masked.median", "native_group_norm")
-# With no elements, eager's backward pass divides by zero and ends the process.
-DIVIDING = ("_native_batch_norm_legit",)
+# With no elements, eager's backward pass divides by zero or reads no memory of its own, and ends the process.
+CRASHING = ("_native_batch_norm_legit", "native_batch_norm", "nn.functional.pdist")
 CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
 WIDE = {"dtypes": ",".join(DTYPES), "layouts": "given,transposed,expanded,offset,misaligned,empty", "modes": "static", "samples": 2}
 FULL = {"dtypes": ",".join(DTYPES), "layouts": ",".join(LAYOUTS), "modes": ",".join(MODES), "samples": 8}
@@ -235,8 +236,8 @@ def laid_out(op, tensors, layout, differentiated=None):
     """The tensors of a call of op in another layout, or NoLayout. differentiated: the sample of the call, if its gradients are wanted."""
     if layout == "expanded" and op.name in OVERREADING:
         raise NoLayout("eager reads beyond an expanded axis")
-    if layout == "empty" and differentiated is not None and op.name in DIVIDING:
-        raise NoLayout("eager divides by zero")
+    if layout == "empty" and differentiated is not None and op.name in CRASHING:
+        raise NoLayout("eager ends the process")
     if layout in SIZES:
         found = resized(tensors, SIZES[layout])
     else:
