@@ -1,4 +1,4 @@
-// See few_rows.h. Two orders of the matrix: columns that are dense along the depth are summed lane by lane, one after another; rows that
+// See few_rows.h. Two orders of the matrix: columns that are dense along the depth are summed lane by lane, a few at a time; rows that
 // are dense along the columns are added to y, a few rows at a time.
 #include "backends/inner/few_rows.h"
 
@@ -10,82 +10,78 @@
 namespace tenon::inner {
 namespace {
 
-// Sums in as many vectors as V has lanes: Rows rows of x by the next columns, in kChains vectors each. Several rows read all these columns at once, so
-// that each vector of x serves four columns. A single row reads one column after another: memory delivers one stream faster than four.
+// Bytes from an element to the one that is fetched meanwhile; the processor itself fetches nothing across the end of a page.
+constexpr int64_t kAhead = 1024, kFarAhead = 2048;
+
+// Sums in as many vectors as V has lanes: Rows rows of x by columns that are `apart` columns away from each other, in kChains vectors
+// each. Memory delivers several streams faster than one.
 template <class V, size_t Rows>
 constexpr size_t columns_at_once = std::min<size_t>(4, lanes_of<V> / Rows);
 
 template <class V, class Element, size_t Rows>
 [[gnu::always_inline]] inline void sum_columns(const FewRows& p, const float* x, float* y, int64_t column,
-                                               int64_t count) {
+                                               int64_t apart, int64_t count) {
   constexpr size_t kLanes = lanes_of<V>, kColumns = columns_at_once<V, Rows>,
-                   kChains = kLanes / Rows / kColumns, kTogether = Rows == 1 ? 1 : kColumns;
+                   kChains = kLanes / Rows / kColumns;
+  const Element* columns[kColumns];  // columns behind the last are the last one again
+#pragma GCC unroll 4
+  for (size_t c = 0; c < kColumns; ++c)
+    columns[c] = static_cast<const Element*>(p.matrix) +
+                 (column + std::min(static_cast<int64_t>(c), count - 1) * apart) * p.column_stride;
   V sums[Rows][kColumns][kChains] = {};
+  const auto add = [&](int64_t k, size_t chain, auto load) __attribute__((always_inline)) {
+    V rows[Rows];
 #pragma GCC unroll 4
-  for (size_t first = 0; first < kColumns; first += kTogether) {
-    if (static_cast<int64_t>(first) >= count) break;
-    const Element* columns[kTogether];  // columns behind the last are the last one again
+    for (size_t r = 0; r < Rows; ++r) load(x + static_cast<int64_t>(r) * p.x_stride + k, rows[r]);
 #pragma GCC unroll 4
-    for (size_t c = 0; c < kTogether; ++c)
-      columns[c] = static_cast<const Element*>(p.matrix) +
-                   (column + std::min(static_cast<int64_t>(first + c), count - 1)) * p.column_stride;
-    V chains[Rows][kTogether][kChains] = {};
-    const auto add = [&](int64_t k, size_t chain, auto load) __attribute__((always_inline)) {
-      V rows[Rows];
+    for (size_t c = 0; c < kColumns; ++c) {
+      __builtin_prefetch(reinterpret_cast<const char*>(columns[c] + k) + kAhead);
+      V element;
+      load(columns[c] + k, element);
 #pragma GCC unroll 4
-      for (size_t r = 0; r < Rows; ++r) load(x + static_cast<int64_t>(r) * p.x_stride + k, rows[r]);
+      for (size_t r = 0; r < Rows; ++r) sums[r][c][chain] += rows[r] * element;
+    }
+  };
+  const auto whole = [](const auto* from, V& to) __attribute__((always_inline)) { widen(from, to); };
+  constexpr auto kStep = static_cast<int64_t>(kLanes);
+  int64_t k = 0;
+  for (; k + static_cast<int64_t>(kChains) * kStep <= p.depth; k += static_cast<int64_t>(kChains) * kStep)
 #pragma GCC unroll 4
-      for (size_t c = 0; c < kTogether; ++c) {
-        V element;
-        load(columns[c] + k, element);
-#pragma GCC unroll 4
-        for (size_t r = 0; r < Rows; ++r) chains[r][c][chain] += rows[r] * element;
-      }
-    };
-    const auto whole = [](const auto* from, V& to) __attribute__((always_inline)) { widen(from, to); };
-    constexpr auto kStep = static_cast<int64_t>(kLanes);
-    int64_t k = 0;
-    for (; k + static_cast<int64_t>(kChains) * kStep <= p.depth; k += static_cast<int64_t>(kChains) * kStep)
-#pragma GCC unroll 4
-      for (size_t chain = 0; chain < kChains; ++chain)
-        add(k + static_cast<int64_t>(chain) * kStep, chain, whole);
-    for (; k + kStep <= p.depth; k += kStep) add(k, 0, whole);
-    if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0)
-      add(k, 0,
-          [rest](const auto* from, V& to) __attribute__((always_inline)) { widen_part(from, rest, to); });
-#pragma GCC unroll 4
-    for (size_t r = 0; r < Rows; ++r)
-#pragma GCC unroll 4
-      for (size_t c = 0; c < kTogether; ++c)
-#pragma GCC unroll 4
-        for (size_t chain = 0; chain < kChains; ++chain) sums[r][first + c][chain] = chains[r][c][chain];
-  }
+    for (size_t chain = 0; chain < kChains; ++chain)
+      add(k + static_cast<int64_t>(chain) * kStep, chain, whole);
+  for (; k + kStep <= p.depth; k += kStep) add(k, 0, whole);
+  if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0)
+    add(k, 0, [rest](const auto* from, V& to) __attribute__((always_inline)) { widen_part(from, rest, to); });
   fold_lanes<V, 1>(reinterpret_cast<V(&)[kLanes]>(sums));
   float totals[Rows][kColumns][kChains];
   __builtin_memcpy(totals, &sums[0][0][0], sizeof totals);
   for (size_t r = 0; r < Rows; ++r)
     for (size_t c = 0; c < std::min(kColumns, static_cast<size_t>(count)); ++c) {
-      const auto at = column + static_cast<int64_t>(c);
+      const auto at = column + static_cast<int64_t>(c) * apart;
       float total = p.bias ? p.bias[at * p.bias_stride] : 0;
       for (size_t chain = 0; chain < kChains; ++chain) total += totals[r][c][chain];
       y[static_cast<int64_t>(r) * p.y_stride + at] = total;
     }
 }
 
-// Adds Depth rows of the matrix, each times its element of x, to Rows rows of y.
-template <class V, class Element, size_t Rows, size_t Depth>
+// Adds Depth rows of the matrix that are `apart` rows away from each other, each times its element of x, to Rows rows of y.
+template <class V, class Element, size_t Rows, size_t Depth, int64_t Ahead>
 [[gnu::always_inline]] inline void add_rows(const FewRows& p, const float* x, float* y, int64_t k,
-                                            int64_t from, int64_t end) {
+                                            int64_t apart, int64_t from, int64_t end) {
   constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
   const Element* matrix = static_cast<const Element*>(p.matrix) + k * p.stride;
   float factors[Rows][Depth];
   for (size_t r = 0; r < Rows; ++r)
     for (size_t d = 0; d < Depth; ++d)
-      factors[r][d] = x[static_cast<int64_t>(r) * p.x_stride + k + static_cast<int64_t>(d)];
+      factors[r][d] = x[static_cast<int64_t>(r) * p.x_stride + k + static_cast<int64_t>(d) * apart];
   const auto add = [&](int64_t j, auto load, auto store) __attribute__((always_inline)) {
     V elements[Depth];
 #pragma GCC unroll 8
-    for (size_t d = 0; d < Depth; ++d) load(matrix + static_cast<int64_t>(d) * p.stride + j, elements[d]);
+    for (size_t d = 0; d < Depth; ++d) {
+      const Element* element = matrix + static_cast<int64_t>(d) * apart * p.stride + j;
+      __builtin_prefetch(reinterpret_cast<const char*>(element) + Ahead);
+      load(element, elements[d]);
+    }
 #pragma GCC unroll 4
     for (size_t r = 0; r < Rows; ++r) {
       float* at = y + static_cast<int64_t>(r) * p.y_stride + j;
@@ -113,19 +109,27 @@ template <class V, class Element, size_t Rows>
                                                int64_t end) {
   if (p.stride == 1) {
     constexpr auto kColumns = static_cast<int64_t>(columns_at_once<V, Rows>);
-    for (int64_t j = from; j < end; j += kColumns)
-      sum_columns<V, Element, Rows>(p, x, y, j, std::min(kColumns, end - j));
+    const int64_t apart = (end - from) / kColumns, rest = (end - from) % kColumns;
+    for (int64_t j = 0; j < apart; ++j) sum_columns<V, Element, Rows>(p, x, y, from + j, apart, kColumns);
+    if (rest > 0) sum_columns<V, Element, Rows>(p, x, y, end - rest, 1, rest);
     return;
   }
-  constexpr int64_t kDepth = 8, kPart = 4096 / Rows;  // columns of y that stay in the first cache
+  constexpr int64_t kPart = 4096 / Rows;  // columns of y that stay in the first cache
   for (int64_t part = from; part < end; part += kPart) {
     const int64_t part_end = std::min(end, part + kPart);
     for (int64_t r = 0; r < static_cast<int64_t>(Rows); ++r)
       for (int64_t j = part; j < part_end; ++j)
         y[r * p.y_stride + j] = p.bias ? p.bias[j * p.bias_stride] : 0;
+    constexpr int64_t kFar = 4, kNear = 8;
     int64_t k = 0;
-    for (; k + kDepth <= p.depth; k += kDepth) add_rows<V, Element, Rows, kDepth>(p, x, y, k, part, part_end);
-    for (; k < p.depth; ++k) add_rows<V, Element, Rows, 1>(p, x, y, k, part, part_end);
+    if (p.far) {
+      const int64_t apart = p.depth / kFar;
+      for (; k < apart; ++k) add_rows<V, Element, Rows, kFar, kFarAhead>(p, x, y, k, apart, part, part_end);
+      k = apart * kFar;
+    }
+    for (; k + kNear <= p.depth; k += kNear)
+      add_rows<V, Element, Rows, kNear, kAhead>(p, x, y, k, 1, part, part_end);
+    for (; k < p.depth; ++k) add_rows<V, Element, Rows, 1, kAhead>(p, x, y, k, 1, part, part_end);
   }
 }
 

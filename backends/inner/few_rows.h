@@ -20,6 +20,9 @@ struct FewRows {
   int64_t bias_stride;
   float* y;  // rows with dense elements
   int64_t y_stride;
+  // If rows of the matrix are dense: whether the rows that are added at a time are far apart, as suits a range of all columns, or
+  // neighbours. The order of sums depends on it.
+  bool far = false;
 };
 
 // Column blocks of this size have the same sums, wherever the range that has them begins.

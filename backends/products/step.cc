@@ -3,6 +3,7 @@
 #include "backends/products/step.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/base/align.h"
 #include "src/base/convert.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int64_t kPart = 1024;  // columns of a result that stay in the cache until they are stored
 constexpr int64_t kBytesPerThread = 1 << 18;  // of the matrix, below which a thread costs more than it saves
+constexpr int64_t kDepthParts = 4, kLeastDepth = 64;  // rows of the matrix in a part of the depth
+constexpr int64_t kLongRow = 1 << 15;  // bytes of a row of the matrix, from which threads take pieces
 
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t count = 1;
@@ -65,6 +68,7 @@ struct FewRowsStep::Run {
   char* of(const PlacedOperand& o) const {
     return static_cast<char*>(buffers[o.buffer]) + o.offset * size_of(step->dtype);
   }
+  float* sums() const { return scratch + step->threads_ * step->scratch_; }
 };
 
 void FewRowsStep::plan(int most_threads) {
@@ -74,78 +78,122 @@ void FewRowsStep::plan(int most_threads) {
   columns_ = matrix.shape[1];
   copies_x_ = dtype != DType::f32 || !is_regular(x, x_rows_);
   copies_y_ = dtype != DType::f32 || !is_regular(y, y_rows_);
-  const auto rows = static_cast<int64_t>(x_rows_.size());
-  scratch_ = align_up(copies_x_ ? rows * depth_ : 0) + align_up(copies_y_ ? rows * kPart : 0);
   const int64_t work = depth_ * columns_ * size_of(dtype) / kBytesPerThread;
   threads_ = static_cast<int>(std::clamp<int64_t>(work, 1, most_threads));
+  const bool in_parts = matrix.strides[0] != 1 && work > 1 && depth_ >= kDepthParts * kLeastDepth &&
+                        columns_ * size_of(dtype) < kLongRow;
+  parts_ = in_parts ? kDepthParts : 1;
+  blocks_ = in_parts ? threads_ / std::gcd(threads_, parts_) : ceil_div(columns_, inner::kColumnBlock);
+  const bool stores = copies_y_ && !in_parts;
+  scratch_ = align_up(copies_x_ ? row_count() * depth_ : 0) + align_up(stores ? row_count() * kPart : 0);
 }
 
-void FewRowsStep::copy_rows(const char* from, float* to) const {
+void FewRowsStep::copy_rows(const char* from, int64_t first, int64_t end, float* to) const {
   const int64_t item = size_of(dtype);
   for (const int64_t row : x_rows_)
-    for (int64_t k = 0; k < depth_; ++k) *to++ = read(dtype, from + (row + k * x.strides.back()) * item);
+    for (int64_t k = first; k < end; ++k) *to++ = read(dtype, from + (row + k * x.strides.back()) * item);
 }
 
-void FewRowsStep::store(const Run& run, const float* sums, int64_t from, int64_t end) const {
+void FewRowsStep::store(const Run& run, const float* sums, int64_t sums_stride, int64_t from,
+                        int64_t end) const {
   const int64_t item = size_of(dtype);
   char* to = run.of(y);
   const char* added = bias.used() ? run.of(bias) : nullptr;
-  for (size_t r = 0; r < y_rows_.size(); ++r, sums += kPart)
+  for (size_t r = 0; r < y_rows_.size(); ++r, sums += sums_stride)
     for (int64_t j = from; j < end; ++j) {
       const float more = added ? read(dtype, added + j * bias.strides[0] * item) : 0;
       write(dtype, sums[j - from] + more, to + (y_rows_[r] + j * y.strides.back()) * item);
     }
 }
 
-void FewRowsStep::compute(const Run& run, int thread, int64_t from, int64_t end) const {
-  float* scratch = run.scratch + thread * scratch_;
-  const auto rows = static_cast<int64_t>(x_rows_.size());
-  inner::FewRows product{reinterpret_cast<const float*>(run.of(x)),
+inner::FewRows FewRowsStep::product(const Run& run, float* scratch, int64_t first, int64_t end) const {
+  inner::FewRows product{reinterpret_cast<const float*>(run.of(x)) + first,
                          step_of(x_rows_),
-                         rows,
-                         run.of(matrix),
+                         row_count(),
+                         run.of(matrix) + first * matrix.strides[0] * size_of(dtype),
                          dtype,
                          matrix.strides[0],
                          matrix.strides[1],
-                         depth_,
+                         end - first,
                          nullptr,
                          0,
                          nullptr,
                          0};
   if (copies_x_) {
-    copy_rows(run.of(x), scratch);
+    copy_rows(run.of(x), first, end, scratch);
     product.x = scratch;
-    product.x_stride = depth_;
-    scratch += align_up(rows * depth_);
+    product.x_stride = end - first;
   }
+  return product;
+}
+
+void FewRowsStep::finish(const Run& run, int64_t row, inner::FewRows& product) const {
+  if (bias.used()) {
+    product.bias = reinterpret_cast<const float*>(run.of(bias));
+    product.bias_stride = bias.strides[0];
+  }
+  product.y_stride = step_of(y_rows_);
+  product.y = reinterpret_cast<float*>(run.of(y)) + row * product.y_stride;
+}
+
+void FewRowsStep::compute(const Run& run, int thread, int64_t from, int64_t end) const {
+  float* scratch = run.scratch + thread * scratch_;
+  inner::FewRows product = this->product(run, scratch, 0, depth_);
   if (!copies_y_) {
-    if (bias.used()) {
-      product.bias = reinterpret_cast<const float*>(run.of(bias));
-      product.bias_stride = bias.strides[0];
-    }
-    product.y = reinterpret_cast<float*>(run.of(y));
-    product.y_stride = step_of(y_rows_);
+    finish(run, 0, product);
     return inner::multiply(product, from, end);
   }
+  if (copies_x_) scratch += align_up(row_count() * depth_);
   product.y_stride = kPart;
   for (; from < end; from += kPart) {
     const int64_t part = std::min(end, from + kPart);
     product.y = scratch - from;
     inner::multiply(product, from, part);
-    store(run, scratch, from, part);
+    store(run, scratch, kPart, from, part);
   }
+}
+
+void FewRowsStep::compute_part(const Run& run, int thread, int64_t part, int64_t from, int64_t end) const {
+  inner::FewRows product = this->product(run, run.scratch + thread * scratch_, depth_ * part / parts_,
+                                         depth_ * (part + 1) / parts_);
+  product.y = run.sums() + part * row_count() * columns_;
+  product.y_stride = columns_;
+  product.far = true;
+  inner::multiply(product, from, end);
+}
+
+void FewRowsStep::add_parts(const Run& run) const {
+  static constexpr float kOnes[kDepthParts] = {1, 1, 1, 1};
+  const int64_t count = row_count() * columns_;
+  float* totals = run.sums() + parts_ * count;
+  for (int64_t r = 0; r < row_count(); ++r) {
+    inner::FewRows sum{kOnes,  0,       1, run.sums() + r * columns_, DType::f32, count, 1,
+                       parts_, nullptr, 0, totals + r * columns_,     0};
+    if (!copies_y_) finish(run, r, sum);
+    inner::multiply(sum, 0, columns_);
+  }
+  if (copies_y_) store(run, totals, columns_, 0, columns_);
+}
+
+void FewRowsStep::compute_items(const Run& run, int thread, int64_t begin, int64_t end) const {
+  const int64_t width = ceil_div(columns_, blocks_ * inner::kColumnBlock) * inner::kColumnBlock;
+  const auto column = [&](int64_t block) { return std::min(columns_, block * width); };
+  if (parts_ == 1) return compute(run, thread, column(begin), column(end));
+  for (int64_t i = begin; i < end; ++i)
+    compute_part(run, thread, i / blocks_, column(i % blocks_), column(i % blocks_ + 1));
 }
 
 Status FewRowsStep::run(void* const* buffers, char* scratch, const RunOn& on) const {
   if (x_rows_.empty()) return {};
   Run run{this, buffers, reinterpret_cast<float*>(scratch)};
-  constexpr int64_t kBlock = inner::kColumnBlock;
-  on.parallel.run((columns_ + kBlock - 1) / kBlock, threads_,
-                  [](void* arg, int thread, int64_t begin, int64_t end) {
-                    const auto& r = *static_cast<const Run*>(arg);
-                    r.step->compute(r, thread, begin * kBlock, std::min(r.step->columns_, end * kBlock));
-                  },
-                  &run);
+  on.parallel.run(
+      parts_ * blocks_, threads_,
+      [](void* arg, int thread, int64_t begin, int64_t end) {
+        const auto& r = *static_cast<const Run*>(arg);
+        r.step->compute_items(r, thread, begin, end);
+      },
+      &run);
+  if (parts_ > 1) add_parts(run);
   return {};
 }
 

@@ -35,11 +35,15 @@ struct Case {
   int64_t rows, columns, depth;
   bool dense_depth, has_bias;
   DType dtype;
+  bool far = false;
 };
 
 std::string print(const Case& c) {
   return std::to_string(c.rows) + " rows, " + std::to_string(c.columns) + " columns, depth " +
-         std::to_string(c.depth) + (c.dense_depth ? ", dense columns, " : ", dense rows, ") +
+         std::to_string(c.depth) +
+         (c.dense_depth ? ", dense columns, "
+          : c.far       ? ", dense rows far apart, "
+                        : ", dense rows, ") +
          (c.has_bias ? "bias, " : "") + std::string(name(c.dtype));
 }
 
@@ -64,7 +68,8 @@ void check(const Case& c) {
                           c.has_bias ? bias.data() : nullptr,
                           2,
                           y.data(),
-                          y_stride};
+                          y_stride,
+                          c.far};
     int64_t from = 0;
     for (const int64_t end : ends) {
       multiply(product, from, end);
@@ -94,11 +99,14 @@ TEST(FewRows, OfAllSizesAndDtypes) {
       for (const int64_t rows : {1, 2, 3, 4, 5, 8})
         for (const int64_t columns : {1, 3, 4, 15, 16, 17, 37})
           for (const int64_t depth : {0, 1, 5, 16, 19, 64, 129})
-            check({rows, columns, depth, dense_depth, columns % 2 == 1, dtype});
+            for (const bool far : {false, true})
+              if (!far || !dense_depth)
+                check({rows, columns, depth, dense_depth, columns % 2 == 1, dtype, far});
 }
 
 TEST(FewRows, OfMoreColumnsThanAPart) {
-  for (const int64_t rows : {1, 2, 4}) check({rows, 4096 + 35, 11, false, true, DType::f32});
+  for (const int64_t rows : {1, 2, 4})
+    for (const bool far : {false, true}) check({rows, 4096 + 35, 11, false, true, DType::f32, far});
 }
 
 TEST(FewRows, WidenEveryNumberOf16Bits) {

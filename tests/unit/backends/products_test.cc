@@ -89,6 +89,32 @@ TEST(Products, WithABias) {
                 HasSubstr("(products)"));
 }
 
+// Parts of the depth are added up last.
+TEST(Products, OfADeepMatrixWithDenseRows) {
+  const std::string matrix = "[515,1301]";
+  for (const std::string dtype : {"f32", "bf16", "f16"})
+    for (const std::string rows : {"1", "2", "3", "4"}) {
+      EXPECT_THAT(check(product(rows + ",515", "515,1301", "matmul", dtype), 3).explained,
+                  HasSubstr("rows are dense"));
+      // with a bias, a part of the matrix with offsets, and rows of x that are not dense
+      const std::string text = "graph @f(%x: " + dtype + "[300," + rows + "], %w: " + dtype + matrix +
+                               ", %b: " + dtype + R"([1290]) {
+  %a = transpose(%x){perm=[1,0]}
+  %c = slice(%w){axis=1, start=11, end=1301}
+  %d = slice(%c){axis=0, start=7, end=307}
+  %t = transpose(%d){perm=[1,0]}
+  %y = linear(%a, %t, %b)
+  return %y
+})";
+      EXPECT_THAT(check(text).explained, HasSubstr("rows are dense"));
+      if (rows != "1") {
+        std::string strided = text;
+        strided.insert(strided.rfind("return %y") + 9, " strides=[1," + rows + "]");
+        EXPECT_THAT(check(strided, 2, {1, std::stoll(rows)}).explained, HasSubstr("rows are dense"));
+      }
+    }
+}
+
 TEST(Products, OfStridedOperands) {
   const char* before[] = {
       // the transpose of the matrix
@@ -113,10 +139,12 @@ TEST(Products, OfAStridedResult) {
   EXPECT_THAT(check(text, 2, {1, 3}).explained, HasSubstr("(products)"));
 }
 
-TEST(Products, OneThreadAndTwoHaveTheSameBits) {
+TEST(Products, AnyNumberOfThreadsHasTheSameBits) {
   for (const std::string& text :
-       {product("2,300", "4001,300", "linear"), product("2,300", "300,4001", "matmul")})
-    EXPECT_EQ(check(text, 1).result.bytes, check(text, 2).result.bytes);
+       {product("2,300", "4001,300", "linear"), product("2,300", "300,4001", "matmul"),
+        product("2,300", "300,20001", "matmul"), product("3,300", "300,4001", "matmul", "bf16")})
+    for (const int threads : {2, 3, 5})
+      EXPECT_EQ(check(text, 1).result.bytes, check(text, threads).result.bytes) << threads;
 }
 
 // The library would take the product and the map in one call, but takes neither. A map alone belongs in a loop, with its neighbours.
