@@ -47,9 +47,21 @@ std::vector<Prefetch> prefetches(const Kernel& kernel) {
     const Axis &a = s->axes.back(), &b = passes[0]->axes.back();
     return s->simd && s->axes.size() == 1 && a.of == kNoRef && !a.counts_tiles() && a.extent == b.extent;
   };
-  if (passes.size() < 2 || !std::ranges::all_of(passes, same_row)) return result;
-
+  if (passes.empty() || !std::ranges::all_of(passes, same_row)) return result;
   const Ref row = rows.axes.back().var;
+  if (passes.size() == 1) {
+    const Stmt& pass = *passes[0];
+    if (pass.kind != Stmt::Kind::reduce || &rows != &par) return result;
+    for (const Stmt& s : pass.body) {
+      if (s.kind != Stmt::Kind::load || kernel.buffers[s.buffer].role != Buffer::Role::in ||
+          !walks_a_row(s.address, par, row, pass.axes[0].var))
+        continue;
+      result.push_back({&pass, s.buffer, s.address, {}, /*only_pass=*/true});
+      result.back().address.push_back({kBytesAhead / size_of(kernel.buffers[s.buffer].type)});
+    }
+    return result;
+  }
+
   std::vector<bool> seen(kernel.buffers.size());
   auto add = [&](const Stmt& from, const Stmt& at, Stmt::Kind kind, Buffer::Role role) {
     const Ref element = from.axes[0].var;

@@ -112,6 +112,7 @@ class Emitter final : OpEmitter {
   // The base of a prefetched buffer, relative to the current row; selected before all loops. If rows are too
   // long for the cache, the base of what the loop has just read is used instead.
   std::string prefetch_base(const Prefetch& p, const Stmt& loop) {
+    if (p.only_pass) return bases_[p.buffer];
     const Buffer& b = k_.buffers[p.buffer];
     const auto first = std::ranges::find(prefetches_, Buffer::Role::in,
                                          [&](const Prefetch& q) { return k_.buffers[q.buffer].role; });
@@ -141,6 +142,18 @@ class Emitter final : OpEmitter {
       }
       bases_[p.buffer] = kept;
     }
+  }
+
+  // The end of the elements [begin, end) of a row for which the loop prefetches.
+  Int prefetched_end(const Stmt& s, const Int& begin, const Int& end) {
+    const auto p = std::ranges::find(prefetches_, &s, &Prefetch::loop);
+    if (p == prefetches_.end()) return begin;
+    if (!p->only_pass) return end;
+    const Int bytes = f_.mul(f_.mul(f_.sub(Int("%end"), Int("%begin")), extent(s.axes[0].extent)),
+                             size_of(k_.buffers[p->buffer].type));
+    const std::string large =
+        f_.pure("icmp sgt i64 " + bytes.text + ", " + std::to_string(kCacheOfCore), "large");
+    return Int(f_.pure("select i1 " + large + ", i64 " + end.text + ", i64 " + begin.text, "ahead"));
   }
 
   // Like emit_vector, for `count` vectors, the first at `base`.
@@ -186,14 +199,19 @@ class Emitter final : OpEmitter {
         c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
+    const auto whole_steps = [&](const Int& from, const Int& to, bool prefetching) {
+      f_.loop(name, from, to, false, carried, [&](const std::string& index) -> Int {
+        if (prefetching) emit_prefetches(s, Int(index), at_once);
+        auto values = emit_vectors(s, Int(index), at_once);
+        for (int u = 0; u < at_once; ++u) fold(u, values[u], "");
+        return f_.add(Int(index), int64_t{w_} * at_once);
+      });
+    };
     const auto parts = [&] {
       f_.split([&] {
-        f_.loop(name, begin, full, false, carried, [&](const std::string& index) -> Int {
-          emit_prefetches(s, Int(index), at_once);
-          auto values = emit_vectors(s, Int(index), at_once);
-          for (int u = 0; u < at_once; ++u) fold(u, values[u], "");
-          return f_.add(Int(index), int64_t{w_} * at_once);
-        });
+        const Int ahead = prefetched_end(s, begin, full);
+        if (ahead.text != begin.text) whole_steps(begin, ahead, true);
+        if (ahead.text != full.text) whole_steps(ahead, full, false);
         if (at_once == 1) {
           f_.when_less(name + ".tail", full, end, true, carried, [&] {
             simd_ = {axis.var, full, true, f_.sub(end, full)};

@@ -324,8 +324,8 @@ TEST(ExpandMath, SharesConstantsAndKeepsNames) {
 )");
 }
 
-// The prefetches of a kernel as text: "x from 1" for a prefetch of the next row in pass 1, "y of 1" for one of this row. Passes count
-// from 0.
+// The prefetches of a kernel as text: "x from 1" for a prefetch of the next row in pass 1, "y of 1" for one of this row, "x ahead" for
+// one of later elements by the only pass. Passes count from 0.
 std::string prefetched(const std::string& text) {
   auto k = parse_kernel(text);
   EXPECT_TRUE(k.ok()) << k.status().message();
@@ -338,9 +338,14 @@ std::string prefetched(const std::string& text) {
       if (&s == p.loop) break;
       pass += !s.axes.empty();
     }
+    all += (all.empty() ? "" : ", ") + k->buffers[p.buffer].name;
+    if (p.only_pass) {
+      EXPECT_EQ(p.address.back(), (Term{kBytesAhead / size_of(k->buffers[p.buffer].type)}));
+      all += " ahead";
+      continue;
+    }
     EXPECT_EQ(p.address.back().var, p.loop->axes[0].var);
-    all += (all.empty() ? "" : ", ") + k->buffers[p.buffer].name + (p.step.empty() ? " of " : " from ") +
-           std::to_string(pass);
+    all += (p.step.empty() ? " of " : " from ") + std::to_string(pass);
   }
   return all;
 }
@@ -381,7 +386,12 @@ TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {
   const std::string last = "for simd %l in M { store %y[M*%i + %l], %s }\n}\n}\n";
   EXPECT_EQ(prefetched(head + first + middle + last), "x from 1, y of 1");
   EXPECT_EQ(prefetched(head + first + last), "x from 1, y of 0");
-  // What is not prefetched: one pass; steps of another size; a row that every iteration reads; columns; another length.
+  EXPECT_EQ(prefetched(head + first + "store %y[%i], %s\n}\n}\n"), "x ahead");
+  const std::string product =
+      "%q = reduce add simd %k in M { %u = load %x[M*%i + %k]  %b = load %w[M*%i + %k]  %d = mul %u, %b  "
+      "yield %d }\n";
+  EXPECT_EQ(prefetched(head + product + "store %y[%i], %q\n}\n}\n"), "x ahead, w ahead");
+  // What is not prefetched: one pass that writes; steps of another size; a row that every iteration reads; columns; another length.
   EXPECT_EQ(
       prefetched(head + "for simd %l in M { %v = load %x[M*%i + %l]  store %y[M*%i + %l], %v }\n}\n}\n"), "");
   EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[M*%i + 2*%j]  yield %v }\n" +
