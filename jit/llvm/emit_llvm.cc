@@ -183,8 +183,8 @@ class Emitter final : OpEmitter {
   }
 
   // Emits elements [begin, end) of the simd axis of `s`: `at_once` full vectors a step up to `full`, then the
-  // rest one masked vector at a time. carried: the accumulators, results of vector 0 first. sure: begin < end
-  // is known.
+  // rest one masked vector at a time; in a short body, full vectors of the rest have no masks. carried: the
+  // accumulators, results of vector 0 first. sure: begin < end is known.
   void simd_axis(const Stmt& s, const Int& begin, const Int& full, const Int& end, int at_once, bool sure,
                  std::vector<Carried>& carried) {
     const Simd before = simd_;
@@ -199,25 +199,32 @@ class Emitter final : OpEmitter {
         c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
-    const auto whole_steps = [&](const Int& from, const Int& to, bool prefetching) {
+    const auto whole_steps = [&](const Int& from, const Int& to, int vectors, bool prefetching) {
       f_.loop(name, from, to, false, carried, [&](const std::string& index) -> Int {
-        if (prefetching) emit_prefetches(s, Int(index), at_once);
-        auto values = emit_vectors(s, Int(index), at_once);
-        for (int u = 0; u < at_once; ++u) fold(u, values[u], "");
-        return f_.add(Int(index), int64_t{w_} * at_once);
+        if (prefetching) emit_prefetches(s, Int(index), vectors);
+        auto values = emit_vectors(s, Int(index), vectors);
+        for (int u = 0; u < vectors; ++u) fold(u, values[u], "");
+        return f_.add(Int(index), int64_t{w_} * vectors);
+      });
+    };
+    const auto masked_rest = [&](const Int& from) {
+      f_.when_less(name + ".tail", from, end, true, carried, [&] {
+        simd_ = {axis.var, from, true, f_.sub(end, from)};
+        std::vector<std::string> values = emit_vector(s);
+        fold(0, values, results ? mask() : "");
       });
     };
     const auto parts = [&] {
       f_.split([&] {
         const Int ahead = prefetched_end(s, begin, full);
-        if (ahead.text != begin.text) whole_steps(begin, ahead, true);
-        if (ahead.text != full.text) whole_steps(ahead, full, false);
+        if (ahead.text != begin.text) whole_steps(begin, ahead, at_once, true);
+        if (ahead.text != full.text) whole_steps(ahead, full, at_once, false);
         if (at_once == 1) {
-          f_.when_less(name + ".tail", full, end, true, carried, [&] {
-            simd_ = {axis.var, full, true, f_.sub(end, full)};
-            std::vector<std::string> values = emit_vector(s);
-            fold(0, values, results ? mask() : "");
-          });
+          masked_rest(full);
+        } else if (results == 0 && s.body.size() <= kMostForThreeLoops) {
+          const Int vectors = f_.sub(end, f_.remainder(f_.sub(end, full), w_));
+          whole_steps(full, vectors, 1, false);
+          masked_rest(vectors);
         } else {
           f_.loop(name + ".tail", full, end, false, carried, [&](const std::string& index) -> Int {
             simd_ = {axis.var, Int(index), true, f_.min(f_.sub(end, Int(index)), w_)};

@@ -100,6 +100,8 @@ inline constexpr int64_t kCacheOfCore = 512 << 10;
 // run side by side (a core holds the instructions of only two or three long bodies at once) and share the
 // loads of constants. Long bodies compile longer and need more registers.
 int vectors_at_once(const Stmt& loop);
+// Shorter bodies of maps are emitted once more, for single full vectors: short rows need no masks for them.
+inline constexpr size_t kMostForThreeLoops = 16;
 
 // Most nodes of one kernel: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;
