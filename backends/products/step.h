@@ -34,6 +34,7 @@ class FewRowsStep final : public Step {
   inner::FewRows product(const Run& run, float* scratch, int64_t first, int64_t end) const;
   // Sets the result, from this row on, and the bias of a product whose result is not copied.
   void finish(const Run& run, int64_t row, inner::FewRows& product) const;
+  // Items [begin, end) of the parallel run: blocks of columns, of one part of the depth after another.
   void compute_items(const Run& run, int thread, int64_t begin, int64_t end) const;
   void compute(const Run& run, int thread, int64_t from, int64_t end) const;
   void compute_part(const Run& run, int thread, int64_t part, int64_t from, int64_t end) const;

@@ -1,7 +1,7 @@
 // prefetch: what a kernel loads into the cache ahead of time. In a kernel with several passes over a row, the first
 // pass waits for its row and the last pass for the lines that it writes; the passes in between compute on cached
 // data. So these passes prefetch the next row and the lines of the current row of results. A reduction that is
-// the only pass waits all the time, so it prefetches a few lines ahead: the processor itself prefetches nothing
+// the only pass waits all the time, so it prefetches later elements: the processor itself prefetches nothing
 // across the end of a page. The kernel is verified. Tested by tests/unit/jit/kernel/kernel_test.cc.
 #pragma once
 

@@ -25,8 +25,8 @@ int accesses(const Kernel& k) {
   return count;
 }
 
-// Appends the statements of one kernel to the loops of another. Values of equal statements are computed once, and
-// all stores of a block follow its loads, because an output may share memory with an input.
+// Appends the statements of one kernel to the loops of another. Values of equal statements are computed once. All
+// stores of a block follow its loads, because an output may share memory with an input.
 class Joiner {
  public:
   Joiner(LoweredKernel first, const LoweredKernel& second) : joined_(std::move(first)), second_(second) {}
@@ -37,7 +37,7 @@ class Joiner {
       if (!take_buffer(b)) return std::nullopt;
     for (Dim size : second_.sizes) sizes_.push_back(size_argument(joined_, size));
     if (!join(joined_.kernel.body, second_.kernel.body) || !shares_) return std::nullopt;
-    // Each kernel reads such an input only at the address that it writes.
+    // An input stays one that may share memory if each kernel that reads it reads only what it writes itself.
     std::erase_if(joined_.inplace,
                   [&](ValueId v) { return second_.uses(v) && !std::ranges::count(second_.inplace, v); });
     for (ValueId v : second_.inplace)
@@ -86,19 +86,18 @@ class Joiner {
 
   // A block has statements and then at most one loop.
   bool join(Block& to, const Block& from) {
-    const auto plain = [](const Block& b) {
+    const auto before_loop = [](const Block& b) {
       return static_cast<size_t>(std::ranges::find_if(b, is_loop) - b.begin());
     };
-    const size_t firsts = plain(to), seconds = plain(from);
-    const size_t loops = to.size() - firsts;
-    if (loops > 1 || from.size() - seconds != loops) return false;
-    Block block(to.begin(), to.begin() + static_cast<long>(firsts)), stores;
+    const size_t of_first = before_loop(to), of_second = before_loop(from), loops = to.size() - of_first;
+    if (loops > 1 || from.size() - of_second != loops) return false;
+    Block block(to.begin(), to.begin() + static_cast<long>(of_first)), stores;
     std::erase_if(block, [&](Stmt& s) {
       if (s.kind == K::store) stores.push_back(s);
       return s.kind == K::store;
     });
     if (loops == 1 && !stores.empty()) return false;
-    for (size_t i = 0; i < seconds; ++i) {
+    for (size_t i = 0; i < of_second; ++i) {
       Stmt s = from[i];
       rename(s);
       if (s.kind == K::store) {

@@ -39,7 +39,7 @@ UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_
 OF_EQUALS = {"argsort": 0, "kthvalue": 1, "median": 0, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
 # Eager reads beyond the memory of an expanded axis.
 OVERREADING = ("median", "nanmedian", "masked.median", "native_group_norm")
-# With no elements, eager's backward pass divides by zero or reads no memory of its own, and ends the process.
+# With no elements, eager's backward pass divides by zero or reads memory that it does not own, and ends the process.
 CRASHING = ("_native_batch_norm_legit", "native_batch_norm", "nn.functional.pdist")
 CI = {"dtypes": "f32", "layouts": "given", "modes": "static", "samples": 1}
 WIDE = {"dtypes": ",".join(DTYPES), "layouts": "given,transposed,expanded,offset,misaligned,empty", "modes": "static", "samples": 2}
