@@ -13,8 +13,8 @@
 namespace tenon::recurrent {
 namespace {
 
-struct Slice : UnitRange {
-  explicit Slice(const UnitRange& range) : UnitRange(range) {}
+struct GradientSlice : UnitRange {
+  explicit GradientSlice(const UnitRange& range) : UnitRange(range) {}
   std::unique_ptr<Step> back, cell;  // cell: of an LSTM
   int64_t product = 0, rest = 0;     // bytes of scratch in front of its product, and of what its kernels need
 };
@@ -29,7 +29,7 @@ class GradientStep final : public Step {
   int64_t steps = 0, batch = 0, size = 0, gates = 0;
   bool reverse = false;
   int threads = 1;
-  std::vector<Slice> slices;
+  std::vector<GradientSlice> slices;
 
   // Scratch memory: bytes in front of each part.
   struct Parts {
@@ -49,7 +49,7 @@ class GradientStep final : public Step {
     parts.carry = take(gates > 1 ? floats(2 * of_state()) : 0);
     parts.weight = take(weight.needs_packing() ? floats(weight.floats()) : 0);
     parts.result = take(is_dense() ? 0 : floats(result.elements()));
-    for (Slice& slice : slices) {
+    for (GradientSlice& slice : slices) {
       slice.product = take(floats(batch * slice.padded));
       slice.rest = take(std::max(slice.back->scratch_bytes(), slice.cell ? slice.cell->scratch_bytes() : 0));
     }
@@ -57,8 +57,9 @@ class GradientStep final : public Step {
   }
   int64_t scratch_bytes() const override { return parts.end; }
   int64_t bytes() const override {
-    int64_t sum = static_cast<int64_t>(sizeof *this + slices.capacity() * sizeof(Slice));
-    for (const Slice& slice : slices) sum += slice.back->bytes() + (slice.cell ? slice.cell->bytes() : 0);
+    int64_t sum = static_cast<int64_t>(sizeof *this + slices.capacity() * sizeof(GradientSlice));
+    for (const GradientSlice& slice : slices)
+      sum += slice.back->bytes() + (slice.cell ? slice.cell->bytes() : 0);
     return sum;
   }
   Status run(void* const* buffers, char* scratch, const RunOn& on) const override;
@@ -81,11 +82,11 @@ class GradientStep final : public Step {
   bool is_dense() const { return result.strides[0] == 1; }
   // The gradient of a state or a cell that step i leaves to the step before it.
   float* carry_of(const Walk& w, int64_t i) const { return w.carry + i % 2 * of_state(); }
-  float* multiply(const Walk& w, const Slice& slice) const;
+  float* multiply(const Walk& w, const GradientSlice& slice) const;
   CellGradient::At addresses(const Walk& w, int64_t i, int64_t unit) const;
-  void step_back(Walk& w, const Slice& slice) const;
-  void walk_cells(Walk& w, const Slice& slice) const;
-  void finish(const Walk& w, const Slice& slice) const;
+  void step_back(Walk& w, const GradientSlice& slice) const;
+  void walk_cells(Walk& w, const GradientSlice& slice) const;
+  void finish(const Walk& w, const GradientSlice& slice) const;
 
   // Calls the function for each slice, in parallel.
   template <auto function>
@@ -103,7 +104,7 @@ class GradientStep final : public Step {
 };
 
 // The product of the later step, for the units of the slice; zeros behind the last step.
-float* GradientStep::multiply(const Walk& w, const Slice& slice) const {
+float* GradientStep::multiply(const Walk& w, const GradientSlice& slice) const {
   auto* product = reinterpret_cast<float*>(w.scratch + slice.product);
   if (!w.later) {
     std::fill_n(product, batch * slice.padded, 0.0f);
@@ -140,7 +141,7 @@ CellGradient::At GradientStep::addresses(const Walk& w, int64_t i, int64_t unit)
   return at;
 }
 
-void GradientStep::step_back(Walk& w, const Slice& slice) const {
+void GradientStep::step_back(Walk& w, const GradientSlice& slice) const {
   CellGradient::At at = addresses(w, w.i, slice.first);
   at.product = multiply(w, slice);
   if (!cell->run(*slice.back, at, w.scratch + slice.rest).ok()) w.failed = true;
@@ -151,7 +152,7 @@ void GradientStep::step_back(Walk& w, const Slice& slice) const {
 }
 
 // Computes the cells of an LSTM again.
-void GradientStep::walk_cells(Walk& w, const Slice& slice) const {
+void GradientStep::walk_cells(Walk& w, const GradientSlice& slice) const {
   for (int64_t i = 0; i < steps; ++i) {
     const CellGradient::At at = addresses(w, i, slice.first);
     if (!cell->run_cell(*slice.cell, at, w.cells + (i + 1) * of_state() + slice.first, w.scratch + slice.rest)
@@ -161,7 +162,7 @@ void GradientStep::walk_cells(Walk& w, const Slice& slice) const {
 }
 
 // Writes the gradient of the state before the first step.
-void GradientStep::finish(const Walk& w, const Slice& slice) const {
+void GradientStep::finish(const Walk& w, const GradientSlice& slice) const {
   const float* product = multiply(w, slice);
   const float* carry = carry_of(w, 0);
   for (int64_t b = 0; b < batch; ++b)
@@ -260,7 +261,7 @@ class GradientNode final : public Executable {
   Status slice(GradientStep& step, int threads) const {
     const int64_t products = step.batch * step.gates * step.size * step.size;
     for (const UnitRange& range : unit_ranges(step.size, products, threads)) {
-      Slice slice(range);
+      GradientSlice slice(range);
       const auto row = [](const PlacedOperand& o) { return o.used() ? o.strides[1] : 0; };
       const CellGradient::Shape shape{step.batch,  range.units,  step.size,   row(step.x),
                                       row(step.s), row(step.dy), range.padded};

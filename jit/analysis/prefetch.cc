@@ -57,7 +57,7 @@ std::vector<Prefetch> prefetches(const Kernel& kernel) {
           !walks_a_row(s.address, par, row, pass.axes[0].var))
         continue;
       result.push_back({&pass, s.buffer, s.address, {}, /*only_pass=*/true});
-      result.back().address.push_back({kBytesAhead / size_of(kernel.buffers[s.buffer].type)});
+      result.back().address.push_back({kPassBytesAhead / size_of(kernel.buffers[s.buffer].type)});
     }
     return result;
   }

@@ -19,7 +19,7 @@ struct Prefetch {
   bool only_pass = false;  // worth it for more data than caches hold
 };
 // Bytes from an element of the only pass to the one that it prefetches.
-inline constexpr int64_t kBytesAhead = 2048;
+inline constexpr int64_t kPassBytesAhead = 2048;
 
 std::vector<Prefetch> prefetches(const Kernel& kernel);
 

@@ -14,7 +14,7 @@ using K = Stmt::Kind;
 // More loads and stores than this per iteration need too many registers and streams of memory.
 constexpr int kMostAccesses = 16;
 
-bool is_map(const LoweredKernel& k) {
+bool is_plain_map(const LoweredKernel& k) {
   return !k.writes_again && k.sums.empty() && k.temps.empty() && k.faults.empty() && !has_locals(k.kernel) &&
          !find_stmt(k.kernel.body, [](const Stmt& s) { return s.kind == K::reduce || s.kind == K::scan; });
 }
@@ -144,7 +144,7 @@ class Joiner {
 std::vector<LoweredKernel> join_pieces(std::vector<LoweredKernel> kernels) {
   std::vector<LoweredKernel> result;
   for (LoweredKernel& k : kernels) {
-    if (!result.empty() && is_map(result.back()) && is_map(k))
+    if (!result.empty() && is_plain_map(result.back()) && is_plain_map(k))
       if (auto joined = Joiner(result.back(), k).run()) {
         result.back() = std::move(*joined);
         continue;

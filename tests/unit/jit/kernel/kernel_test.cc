@@ -340,7 +340,7 @@ std::string prefetched(const std::string& text) {
     }
     all += (all.empty() ? "" : ", ") + k->buffers[p.buffer].name;
     if (p.only_pass) {
-      EXPECT_EQ(p.address.back(), (Term{kBytesAhead / size_of(k->buffers[p.buffer].type)}));
+      EXPECT_EQ(p.address.back(), (Term{kPassBytesAhead / size_of(k->buffers[p.buffer].type)}));
       all += " ahead";
       continue;
     }
