@@ -13,11 +13,12 @@ namespace {
 // Bytes from an element to the one that is fetched meanwhile; the processor itself fetches nothing across the end of a page.
 constexpr int64_t kAhead = 1024, kFarAhead = 2048;
 
-// Sums in as many vectors as V has lanes: Rows rows of x by columns that are `apart` columns away from each other, in kChains vectors
-// each. Memory delivers several streams faster than one.
+// Memory delivers several streams faster than one.
 template <class V, size_t Rows>
 constexpr size_t columns_at_once = std::min<size_t>(4, lanes_of<V> / Rows);
 
+// Multiplies Rows rows of x by columns that are `apart` columns away from each other. Each product is summed in kChains vectors; all
+// products together take as many vectors as V has lanes.
 template <class V, class Element, size_t Rows>
 [[gnu::always_inline]] inline void sum_columns(const FewRows& p, const float* x, float* y, int64_t column,
                                                int64_t apart, int64_t count) {

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t kPart = 1024;  // columns of a result that stay in the cache until they are stored
 constexpr int64_t kBytesPerThread = 1 << 18;  // of the matrix, below which a thread costs more than it saves
-constexpr int64_t kDepthParts = 4, kLeastDepth = 64;  // rows of the matrix in a part of the depth
-constexpr int64_t kLongRow = 1 << 15;  // bytes of a row of the matrix, from which threads take pieces
+constexpr int64_t kDepthParts = 4;
+constexpr int64_t kLeastDepth = 64;    // of a part
+constexpr int64_t kLongRow = 1 << 15;  // bytes of a row of the matrix; threads take pieces of longer rows
 
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t count = 1;
@@ -163,7 +164,8 @@ void FewRowsStep::compute_part(const Run& run, int thread, int64_t part, int64_t
 }
 
 void FewRowsStep::add_parts(const Run& run) const {
-  static constexpr float kOnes[kDepthParts] = {1, 1, 1, 1};
+  static constexpr float kOnes[] = {1, 1, 1, 1};
+  static_assert(std::size(kOnes) == kDepthParts);
   const int64_t count = row_count() * columns_;
   float* totals = run.sums() + parts_ * count;
   for (int64_t r = 0; r < row_count(); ++r) {

@@ -49,18 +49,6 @@ std::vector<Prefetch> prefetches(const Kernel& kernel) {
   };
   if (passes.empty() || !std::ranges::all_of(passes, same_row)) return result;
   const Ref row = rows.axes.back().var;
-  if (passes.size() == 1) {
-    const Stmt& pass = *passes[0];
-    if (pass.kind != Stmt::Kind::reduce || &rows != &par) return result;
-    for (const Stmt& s : pass.body) {
-      if (s.kind != Stmt::Kind::load || kernel.buffers[s.buffer].role != Buffer::Role::in ||
-          !walks_a_row(s.address, par, row, pass.axes[0].var))
-        continue;
-      result.push_back({&pass, s.buffer, s.address, {}, /*only_pass=*/true});
-      result.back().address.push_back({kPassBytesAhead / size_of(kernel.buffers[s.buffer].type)});
-    }
-    return result;
-  }
 
   std::vector<bool> seen(kernel.buffers.size());
   auto add = [&](const Stmt& from, const Stmt& at, Stmt::Kind kind, Buffer::Role role) {
@@ -78,6 +66,16 @@ std::vector<Prefetch> prefetches(const Kernel& kernel) {
       result.push_back(std::move(p));
     }
   };
+  if (passes.size() == 1) {
+    if (passes[0]->kind != Stmt::Kind::reduce || &rows != &par) return result;
+    add(*passes[0], *passes[0], Stmt::Kind::load, Buffer::Role::in);
+    for (Prefetch& p : result) {
+      p.only_pass = true;
+      p.step.clear();
+      p.address.push_back({kPassBytesAhead / size_of(kernel.buffers[p.buffer].type)});
+    }
+    return result;
+  }
   for (const Stmt* pass : passes) add(*pass, *passes[1], Stmt::Kind::load, Buffer::Role::in);
   add(*passes.back(), *passes[passes.size() - 2], Stmt::Kind::store, Buffer::Role::out);
   return result;

@@ -144,7 +144,7 @@ class Emitter final : OpEmitter {
     }
   }
 
-  // The end of the elements [begin, end) of a row for which the loop prefetches.
+  // The loop prefetches while it computes elements [begin, result), which are all of [begin, end) or none.
   Int prefetched_end(const Stmt& s, const Int& begin, const Int& end) {
     const auto p = std::ranges::find(prefetches_, &s, &Prefetch::loop);
     if (p == prefetches_.end()) return begin;

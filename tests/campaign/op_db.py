@@ -13,8 +13,7 @@ native if no node of the forward and the backward graph runs in PyTorch.
 
 With --wide the run has every dtype and six layouts, and each entry gets a class per dtype, the worst of its layouts. wide_expected.txt
 has only what differs from the class that the entry has with --ci. There an entry that --ci lacks counts as native, and complex numbers
-count as pytorch instead of native. With --backward --wide the
-file is wide_backward_expected.txt.
+count as pytorch instead of native. With --backward --wide the file is wide_backward_expected.txt.
 """
 
 import collections

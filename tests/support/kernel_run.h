@@ -133,10 +133,10 @@ inline Result<std::map<Isa, Compiled>> compile_for_all(const Kernel& kernel) {
 
 using Sizes = std::map<std::string, int64_t>;
 
-constexpr int64_t kMostElements = 1 << 14;  // of a buffer
+inline constexpr int64_t kMostInCheck = 1 << 14;  // of a buffer
 
 // Makes the shortest buffers that the interpreter accepts for these sizes, filled with small numbers.
-inline void fill_tightly(KernelCase& c, unsigned seed, int64_t most_elements = kMostElements) {
+inline void fill_tightly(KernelCase& c, unsigned seed, int64_t most_elements = kMostInCheck) {
   std::mt19937_64 random(seed);
   c.lengths.clear();
   c.data.clear();
@@ -179,7 +179,7 @@ inline void fill_tightly(KernelCase& c, unsigned seed, int64_t most_elements = k
 
 // Checks `text` at each of the sizes, on every ISA.
 inline void check(const std::string& text, const std::vector<Sizes>& all_sizes,
-                  int64_t most_elements = kMostElements) {
+                  int64_t most_elements = kMostInCheck) {
   Result<Kernel> kernel = parse_kernel(text);
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   ASSERT_EQ(verify(*kernel).message(), "");

@@ -391,7 +391,7 @@ TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {
       "%q = reduce add simd %k in M { %u = load %x[M*%i + %k]  %b = load %w[M*%i + %k]  %d = mul %u, %b  "
       "yield %d }\n";
   EXPECT_EQ(prefetched(head + product + "store %y[%i], %q\n}\n}\n"), "x ahead, w ahead");
-  // What is not prefetched: one pass that writes; steps of another size; a row that every iteration reads; columns; another length.
+  // These are not prefetched: one pass that writes; steps of another size; a row that every iteration reads; columns; another length.
   EXPECT_EQ(
       prefetched(head + "for simd %l in M { %v = load %x[M*%i + %l]  store %y[M*%i + %l], %v }\n}\n}\n"), "");
   EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[M*%i + 2*%j]  yield %v }\n" +

@@ -63,7 +63,7 @@ TEST(Emit, SoftmaxShape) {
         sizes_around("M", {{"N", 3}}));
 }
 
-// The call reads more than the cache of a core holds or less, so its rows run in the loop that prefetches or in the other.
+// A call that reads more than the cache of a core holds runs the loop that prefetches; a smaller call runs the other loop.
 TEST(Emit, RowsThatAreReadOnce) {
   check(R"(kernel @sums(N, M; in %x: f32, out %y: f32, out %z: f32) {
     par %i in N {

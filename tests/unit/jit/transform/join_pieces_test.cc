@@ -40,7 +40,7 @@ std::string halves(const std::string& second) {
 })";
 }
 
-// A kernel over N elements of values 0, 1, ... of the group.
+// A kernel over N elements. values: what its buffers hold, in order.
 LoweredKernel map(const std::string& body, const std::string& buffers, std::vector<ValueId> values, Dim n) {
   auto kernel =
       jit::parse_kernel("kernel @k(N; " + buffers + ") {\n  par simd %i in N {\n" + body + "  }\n}\n");
