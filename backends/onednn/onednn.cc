@@ -148,6 +148,13 @@ bool skips_pixels(const Graph& graph, const Node& node) {
          all_are(attr_as<Dims>(node, "padding_high"), 0) && !all_are(attr_as<Dims>(node, "strides"), 1);
 }
 
+// Whether the node averages windows of images whose channels come first. Loops put neighbouring windows in lanes, and the library's code
+// for few channels leaves lanes empty.
+bool averages_planes(const Node& node) {
+  return (node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool) &&
+         attr_as<std::string>(node, "layout") == "channels_first";
+}
+
 // Rewrites such a convolution as one of all pixels that are left, which is a product and reads its weights in place.
 ValueId of_pixels_left(Builder& b, Node node) {
   const bool last = attr_as<std::string>(node, "layout") == "channels_last";
@@ -203,6 +210,8 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a batch of products of one row or column: loops read the matrices as fast"};
   if (is_depthwise_filter(graph, graph.node(members[0])))
     return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
+  if (averages_planes(graph.node(members[0])))
+    return {false, 0, "an average of windows of planes: loops put neighbouring windows in lanes"};
   if (is_pointwise_to_few(graph, graph.node(members[0])))
     return {false, 0, "a convolution by 1x1 windows to few channels: loops read the image as fast"};
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });

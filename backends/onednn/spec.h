@@ -14,9 +14,6 @@
 
 namespace tenon::onednn {
 
-inline bool all_are(std::span<const Dim> sizes, int64_t n) {
-  return std::ranges::all_of(sizes, [n](Dim d) { return d == Dim(n); });
-}
 inline bool all_are(std::span<const int64_t> sizes, int64_t n) {
   return std::ranges::all_of(sizes, [n](int64_t size) { return size == n; });
 }

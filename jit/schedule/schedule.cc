@@ -116,7 +116,13 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
     order.push_back(c);
   };
   const bool inner_possible = best_inner >= 0 && !carried;
-  if (best_par >= 0 && (!inner_possible || par_score > inner_score)) {
+  // Lanes of neighbouring windows need no sum of the lanes at the end of each window.
+  const bool windows = inner_possible && best_par >= 0 && std::ranges::any_of(repeated, [&](const Access& a) {
+                         return coefficient(a.address, s.classes[best_par].back()) == Dim(1) &&
+                                coefficient(a.address, s.classes[best_inner].back()) == Dim(1);
+                       });
+  if (best_par >= 0 &&
+      (!inner_possible || par_score > inner_score || (windows && par_score == inner_score))) {
     s.simd_par = true;
     to_back(s.par, best_par);
   } else if (inner_possible) {

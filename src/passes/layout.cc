@@ -1,5 +1,6 @@
-// See passes.h. One forward sweep: a convolution or pooling of channels_first data reads transpose(x, to last) and is
+// See passes.h. One forward sweep: a convolution of channels_first data reads transpose(x, to last) and is
 // followed by transpose(y, to first); the gradient of a weight reads two such transposes. Transposes that meet an op on their way to the outputs move past it:
+//   T pooling of channels_last data; a pooling that meets no transpose stays as it is
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
 //   a reshape that adds axes of size 1 at the end adds them before T
@@ -59,6 +60,10 @@ class LayoutPass {
     return op(node.op).kind == Kind::contract && node.op != ops::matmul;
   }
 
+  static bool is_pooling(const Node& node) {
+    return node.op == ops::max_pool || node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool;
+  }
+
   // Replaces inputs with innermost channels by transposes of images in this order.
   void transpose_inputs(std::vector<ValueId>& map) {
     for (const InputBinding& input : source_.inputs) {
@@ -98,7 +103,9 @@ class LayoutPass {
 
   ValueId channels_last(Node&& node) {
     const int64_t rank = static_cast<int64_t>(b_->shape(node.inputs[0]).size());
-    if (rank < 3 || attr_as<std::string>(node, "layout") != "channels_first") return b_->add(std::move(node));
+    if (rank < 3 || attr_as<std::string>(node, "layout") != "channels_first" ||
+        (is_pooling(node) && !carried(node.inputs[0])))
+      return b_->add(std::move(node));
     set_attr(node, "layout", std::string("channels_last"));
     const Perm perm = to_last(rank);
     const bool makes_weights = node.op == ops::convolution_weight_gradient;  // of two images

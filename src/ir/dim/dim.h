@@ -10,6 +10,7 @@
 // the facts. Tested by tests/unit/ir/dim_test.cc.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -44,6 +45,9 @@ struct Dim {
 };
 
 using Dims = std::vector<Dim>;
+inline bool all_are(std::span<const Dim> sizes, Dim n) {
+  return std::ranges::all_of(sizes, [n](Dim d) { return d == n; });
+}
 
 class DimTable {
  public:

@@ -105,14 +105,43 @@ Expr unwindow_axis(Expr v, int axis, Dim size, Dim stride, Dim dilation) {
                       {{"axis", Dim(axis)}, {"mode", std::string("add")}, {"wrap", false}})};
 }
 
+// The elements of v, one per window, if v repeats them along its last `count` axes, those of a window.
+std::optional<Expr> one_per_window(Expr v, size_t count) {
+  const Node& node = v.b->graph().node(v.v);
+  if (node.op != ops::expand) return {};
+  const Expr once{v.b, node.inputs[0]};
+  Dims shape = v.shape();
+  std::fill(shape.end() - static_cast<long>(count), shape.end(), Dim(1));
+  if (once.shape() != shape) return {};
+  shape.resize(shape.size() - count);
+  return reshape(once, shape);
+}
+
+// Each element of the result is the sum of the elements of v whose windows along `axis`, at stride 1, cover it.
+Expr sum_of_windows(Expr v, int axis, Dim kernel, Dim dilation) {
+  DimTable& dims = v.b->dims();
+  Dims reach(v.shape().size(), Dim(0));
+  reach[axis] = dims.mul(dilation, dims.sub(kernel, 1));
+  const Expr padded = call(ops::pad, v, {{"low", reach}, {"high", reach}});
+  const Expr seen = call(ops::windows, padded,
+                         {{"axes", Dims{Dim(axis)}},
+                          {"sizes", Dims{kernel}},
+                          {"strides", Dims{Dim(1)}},
+                          {"dilations", Dims{dilation}}});
+  return call(ops::sum, seen, {{"axes", Dims{Dim(v.rank())}}});
+}
+
 }  // namespace
 
 Expr unwindow(Expr v, const Dims& x, const Node& windows) {
   const auto axes = attr_ints(windows, "axes");
   const Dims strides = attr_as<Dims>(windows, "strides"), dilations = attr_as<Dims>(windows, "dilations");
+  const auto once = all_are(strides, 1) ? one_per_window(v, axes.size()) : std::nullopt;
+  if (once) v = *once;
   for (size_t i = axes.size(); i-- > 0;) {
     const int axis = *normal_axis(axes[i], static_cast<int>(x.size()));
-    v = unwindow_axis(v, axis, x[axis], strides[i], dilations[i]);
+    v = once ? sum_of_windows(v, axis, attr_as<Dims>(windows, "sizes")[i], dilations[i])
+             : unwindow_axis(v, axis, x[axis], strides[i], dilations[i]);
   }
   return v;
 }

@@ -107,6 +107,16 @@ TEST(Schedule, LanesRunOverRowsWhereRowsAreNarrow) {
   EXPECT_TRUE(rows_of(dims, Dim(3), true).simd_par);
 }
 
+// Windows at stride 1 step by one element along both axes. Lanes of one window would have to be added up at its end.
+TEST(Schedule, LanesRunOverNeighbouringWindows) {
+  DimTable dims;
+  const std::vector<LoopAxis> axes = {{dims.symbol("N"), Dim(0), false, 0}, {Dim(25), Dim(0), true, 1}};
+  const Access windows{address({{0, Dim(1)}, {1, Dim(1)}})}, apart{address({{0, Dim(25)}, {1, Dim(1)}})},
+      sums{address({{0, Dim(1)}}), true};
+  EXPECT_TRUE(schedule(dims, axes, {windows, sums}, {false, false}, false).simd_par);
+  EXPECT_TRUE(schedule(dims, axes, {apart, sums}, {false, false}, false).simd_inner);
+}
+
 TEST(KeepsRow, WhatCostsMoreThanALocal) {
   DimTable dims;
   const Dim n = dims.symbol("N");
