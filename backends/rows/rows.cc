@@ -16,6 +16,7 @@ namespace tenon {
 namespace {
 
 constexpr int64_t kWorkPerThread = 1 << 13;  // elements; fewer do not pay for waking a thread
+constexpr int64_t kPiece = 1 << 12;          // values of a search that one thread takes
 
 // An operand at a plan's sizes. row() computes the address of a row.
 struct Place {
@@ -50,7 +51,8 @@ class RowsStep : public Step {
   }
 
  protected:
-  virtual void run_row(char* const* at, char* scratch) const = 0;
+  // index: of the row, along the outer axes.
+  virtual void run_row(const int64_t* index, char* const* at, char* scratch) const = 0;
 
  private:
   static constexpr size_t kMostPlaces = 3;
@@ -71,7 +73,7 @@ class RowsStep : public Step {
       }
       char* at[kMostPlaces];
       for (size_t k = 0; k < s.places.size(); ++k) at[k] = s.places[k].row(c.buffers, index);
-      s.run_row(at, c.scratch + thread * s.thread_scratch);
+      s.run_row(index, at, c.scratch + thread * s.thread_scratch);
     }
   }
 };
@@ -82,19 +84,22 @@ class OrderStep final : public RowsStep {
   rows::OrderFn order = nullptr;
 
  protected:
-  void run_row(char* const* at, char* scratch) const override {
+  void run_row(const int64_t*, char* const* at, char* scratch) const override {
     order(row, at[0], reinterpret_cast<int64_t*>(at[1]), scratch);
   }
 };
 
+// The last outer axis enumerates pieces of kPiece values, so that threads share one row.
 class SearchStep final : public RowsStep {
  public:
   rows::SearchRow row;
   rows::SearchFn search = nullptr;
 
  protected:
-  void run_row(char* const* at, char*) const override {
-    search(row, at[0], at[1], reinterpret_cast<int64_t*>(at[2]));
+  void run_row(const int64_t* index, char* const* at, char*) const override {
+    rows::SearchRow piece = row;
+    piece.values = std::min(kPiece, row.values - index[outer.size() - 1] * kPiece);
+    search(piece, at[0], at[1], reinterpret_cast<int64_t*>(at[2]));
   }
 };
 
@@ -172,7 +177,10 @@ class RowsNode final : public Executable {
     if (one_row) step->places[0].strides.assign(step->outer.size(), 0);
     place(*step, values, sizes, last);
     place(*step, y, sizes, last);
-    share(*step, sizes, step->row.values);
+    step->outer.push_back(ceil_div(step->row.values, kPiece));
+    const int64_t apart[] = {0, step->row.value_stride * kPiece, step->row.result_stride * kPiece};
+    for (size_t k = 0; k < step->places.size(); ++k) step->places[k].strides.push_back(apart[k]);
+    share(*step, sizes, std::min(kPiece, step->row.values));
     return std::unique_ptr<Step>(std::move(step));
   }
 };

@@ -59,9 +59,10 @@ ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) 
   return b(ops::sum, {seen}, {{"axes", Dims{Dim(1)}}});
 }
 
-// Averages along one axis; window i covers floor(i * size / out) to ceil((i + 1) * size / out).
+// Averages along one axis.
 ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
   const Dim size = b.shape(x)[axis];
+  if (size == Dim(out)) return x;
   if (out == 1) return average(b, x, {Dim(axis)});
   if (auto each = b.dims().divide(size, out)) {
     Dims apart = b.shape(x);
@@ -71,15 +72,8 @@ ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
     const ValueId total = b(ops::sum, {split}, {{"axes", Dims{Dim(axis + 1)}}});
     return b(ops::div, {total, count(b, x, *each)});
   }
-  Node parts;
-  parts.op = ops::concat;
-  parts.attrs = {Dim(axis)};
-  for (int64_t i = 0; i < out; ++i) {
-    const int64_t start = i * size.value() / out, end = ((i + 1) * size.value() + out - 1) / out;
-    const ValueId part = b(ops::slice, {x}, {{"axis", Dim(axis)}, {"start", Dim(start)}, {"end", Dim(end)}});
-    parts.inputs.push_back(average(b, part, {Dim(axis)}));
-  }
-  return b.add(std::move(parts));
+  const ValueId counts = b.cast(uneven_windows(b, size.value(), out).counts, dtype_of(b, x));
+  return b(ops::div, {sum_of_uneven(b, x, axis, out), along(b, counts, b.type(x).rank(), axis)});
 }
 
 }  // namespace
@@ -118,6 +112,46 @@ ValueId avg_pool(Builder& b, const Node& node) {
     divisor = i == 0 ? of_axis : b(ops::mul, {divisor, of_axis});
   }
   return narrow(b, node, b(ops::div, {total, divisor}));
+}
+
+UnevenWindows uneven_windows(Builder& b, int64_t size, int64_t windows) {
+  const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
+  const auto window = [&](int64_t first) {
+    return b(ops::iota, {},
+             {{"shape", Dims{Dim(windows)}}, {"dtype", DType::i64}, {"start", Scalar::of(first)}});
+  };
+  const auto times_size = [&](ValueId v) { return b(ops::mul, {v, number(size)}); };
+  UnevenWindows made;
+  made.starts = b(ops::floor_div, {times_size(window(0)), number(windows)});
+  const ValueId past = b(ops::add, {times_size(window(1)), number(windows - 1)});
+  made.counts = b(ops::sub, {b(ops::floor_div, {past, number(windows)}), made.starts});
+  for (int64_t i = 0; i < windows; ++i)
+    made.longest = std::max(made.longest, ((i + 1) * size + windows - 1) / windows - i * size / windows);
+  return made;
+}
+
+ValueId sum_of_uneven(Builder& b, ValueId x, int axis, int64_t windows) {
+  const int64_t size = b.shape(x)[axis].value();
+  const UnevenWindows at = uneven_windows(b, size, windows);
+  // Windows as long as the longest one, which end in x; the elements in front of the real window and behind it do not count.
+  const ValueId first = b(ops::minimum, {at.starts, b.scalar_int(size - at.longest, DType::i64)});
+  const ValueId seen = b(ops::windows, {x},
+                         {{"axes", Dims{Dim(axis)}},
+                          {"sizes", Dims{Dim(at.longest)}},
+                          {"strides", Dims{Dim(1)}},
+                          {"dilations", Dims{Dim(1)}}});
+  const ValueId taken = b(ops::gather, {seen, first}, {{"axis", Dim(axis)}, {"wrap", false}});
+  const ValueId element = b(ops::iota, {}, {{"shape", Dims{Dim(at.longest)}}, {"dtype", DType::i64}});
+  const auto upright = [&](ValueId v) { return b.reshape(v, {Dim(windows), Dim(1)}); };
+  const ValueId offset = b(ops::sub, {element, upright(b(ops::sub, {at.starts, first}))});
+  const ValueId inside = b(ops::logical_and, {b(ops::ge, {offset, b.scalar_int(0, DType::i64)}),
+                                              b(ops::lt, {offset, upright(at.counts)})});
+  const int rank = b.type(x).rank();
+  Dims shape(rank + 1 - axis, Dim(1));
+  shape.front() = windows;
+  shape.back() = at.longest;
+  const ValueId counted = b(ops::where, {b.reshape(inside, shape), taken, like(b, x, 0)});
+  return b(ops::sum, {counted}, {{"axes", Dims{Dim(rank)}}});
 }
 
 ValueId adaptive_avg_pool(Builder& b, const Node& node) {

@@ -142,6 +142,7 @@ Status linear(GradientContext& c);
 Status convolution(GradientContext& c);
 Status convolution_weight_gradient(GradientContext& c);
 Status max_pool(GradientContext& c);
+Status adaptive_avg_pool(GradientContext& c);
 Status attention(GradientContext& c);
 
 }  // namespace tenon::gradients

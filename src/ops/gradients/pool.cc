@@ -1,4 +1,4 @@
-// See gradients.h. The gradient of max_pool.
+// See gradients.h. The gradients of max_pool and adaptive_avg_pool.
 #include "src/ops/gradients/help.h"
 
 namespace tenon::gradients {
@@ -46,6 +46,34 @@ Status max_pool(GradientContext& c) {
   if (last) dx = transpose(dx, bodies::to_channels_last(rank));
   set(c, 0, dx);
   return {};
+}
+
+// Each element gets the gradients of the windows that it lies in, over the number of their elements.
+Status adaptive_avg_pool(GradientContext& c) {
+  return only(c, [](const Terms& t) {
+    const bool last = bodies::is_channels_last(t.c.node);
+    Builder& b = t.c.b;
+    const int rank = t.rank();
+    Expr dx = last ? transpose(t.dy(), bodies::to_channels_first(rank)) : t.dy();
+    for (int axis = rank - 1; axis >= 2; --axis) {
+      const Dim size = t.shape()[last ? axis - 1 : axis];
+      const int64_t windows = dx.shape()[axis].value();
+      const auto each = b.dims().divide(size, windows);
+      if (!each) {
+        const Expr counts{&b, bodies::uneven_windows(b, size.value(), windows).counts};
+        dx = dx / Expr{&b, bodies::along(b, cast(counts, dx.dtype()).v, rank, axis)};
+        dx = {&b, bodies::sum_of_uneven(b, dx.v, axis, size.value())};
+        continue;
+      }
+      Dims apart = dx.shape(), whole = dx.shape();
+      whole[axis] = size;
+      apart.insert(apart.begin() + axis + 1, Dim(1));
+      dx = reshape(dx / Expr{&b, bodies::count(b, dx.v, *each)}, apart);
+      apart[axis + 1] = *each;
+      dx = reshape(expand(dx, apart), whole);
+    }
+    return last ? transpose(dx, bodies::to_channels_last(rank)) : dx;
+  });
 }
 
 }  // namespace tenon::gradients

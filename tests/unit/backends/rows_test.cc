@@ -135,6 +135,11 @@ TEST(Rows, Searches) {
       "graph @g(%s: f32[K], %v: f32[N,M]) {\n  %r = flip(%s){axes=[0]}\n  %t = transpose(%v){perm=[1,0]}\n"
       "  %y = search(%r, %t)\n  return %y\n}\n",
       {elements(DType::f32, {9}, 5, 40), elements(DType::f32, {300, 70}, 6, 40)}, 2);
+  // Threads share the values of a row in pieces, of which the last one is shorter.
+  check(
+      "graph @g(%s: f32[N,K], %v: f32[M,N]) {\n  %t = transpose(%v){perm=[1,0]}\n  %y = search(%s, %t)\n  "
+      "return %y\n}\n",
+      {elements(DType::f32, {2, 9}, 5, 40), elements(DType::f32, {20000, 2}, 6, 40)}, 2);
 }
 
 TEST(Rows, RefusesWhatIsNoRow) {
