@@ -81,7 +81,8 @@ TENON_API const char* tenon_last_error(void);
 TENON_API void tenon_clear_error(void);
 /* "ok", "invalid", "unsupported", "environment", "internal"; "unknown" for any other number. */
 TENON_API const char* tenon_status_name(tenon_status status);
-/* The version, then one line per back end with its libraries. Valid for the life of the process. */
+/* The version, the linker's hash of the library, then one line per back end with its libraries. Valid for the life of the
+ * process. */
 TENON_API const char* tenon_build_info(void);
 
 /* ---- contexts: what programs share with their host ---- */

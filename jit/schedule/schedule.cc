@@ -92,10 +92,13 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   for (int c = 0; c < static_cast<int>(s.classes.size()); ++c)
     (axes[s.classes[c].front()].inner ? s.inner : s.par).push_back(c);
 
-  // Only accesses within the inner loops count, not those before or after them.
+  // Only accesses within the inner loops count, not those before or after them, unless the inner loops are short.
+  std::vector<uint32_t> all_inner;
+  for (int c : s.inner) all_inner.insert(all_inner.end(), s.classes[c].begin(), s.classes[c].end());
+  const bool short_inner = is_narrow(merged_extent(dims, axes, all_inner));
   std::vector<Access> repeated;
   for (const Access& a : accesses) {
-    bool inside = s.inner.empty();
+    bool inside = short_inner;
     for (const IndexTerm& t : a.address.terms) inside = inside || t.dynamic || axes[t.id].inner;
     if (inside) repeated.push_back(a);
   }

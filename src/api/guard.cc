@@ -1,10 +1,12 @@
 // See guard.h. Tested by tests/abi/capi*.c.
 #include "src/api/guard.h"
+#include "src/base/build_id.h"
 
 #include <memory>
 #include <mutex>
 
 #include "src/backend/backend.h"
+#include "src/base/build_id.h"
 
 namespace tenon::api {
 namespace {
@@ -86,6 +88,7 @@ const char* tenon_build_info(void) {
   try {
     std::call_once(once, [] {
       auto text = std::make_unique<std::string>(std::string("tenon ") + tenon_version_string() + "\n");
+      *text += "build " + tenon::build_id() + "\n";
       for (tenon::Backend* b : tenon::all_backends())
         *text += std::string(b->name()) + ": " + b->describe() + "\n";
       info = text.release();

@@ -71,6 +71,7 @@ const char kScale[] =
 static void versions(void) {
   CHECK(tenon_version() == ((uint32_t)TENON_VERSION_MAJOR << 16 | TENON_VERSION_MINOR));
   CHECK(strstr(tenon_build_info(), tenon_version_string()) != NULL);
+  CHECK(strstr(tenon_build_info(), "\nbuild ") != NULL);
   CHECK(strstr(tenon_build_info(), "reference") != NULL);
   CHECK(!strcmp(tenon_status_name(TENON_OK), "ok") && !strcmp(tenon_status_name(TENON_INTERNAL), "internal"));
   CHECK(!strcmp(tenon_status_name(-1), "unknown") && !strcmp(tenon_status_name(5), "unknown"));

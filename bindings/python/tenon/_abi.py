@@ -79,6 +79,7 @@ CPU, CUDA = (1, 0), 2  # (type, id) as in a DLTensor, and a type
 _SIGNATURES = {
     "tenon_last_error": (c_char_p, []),
     "tenon_version_string": (c_char_p, []),
+    "tenon_build_info": (c_char_p, []),
     "tenon_graph_parse": (c_int32, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "tenon_graph_release": (None, [c_void_p]),
     "tenon_graph_print": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),

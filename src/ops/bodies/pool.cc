@@ -130,11 +130,27 @@ UnevenWindows uneven_windows(Builder& b, int64_t size, int64_t windows) {
   return made;
 }
 
-ValueId sum_of_uneven(Builder& b, ValueId x, int axis, int64_t windows) {
-  const int64_t size = b.shape(x)[axis].value();
-  const UnevenWindows at = uneven_windows(b, size, windows);
-  // Windows as long as the longest one, which end in x; the elements in front of the real window and behind it do not count.
-  const ValueId first = b(ops::minimum, {at.starts, b.scalar_int(size - at.longest, DType::i64)});
+namespace {
+
+// The sum of windows of few elements: one gather for each element, which needs no loop over a window.
+ValueId sum_of_short(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
+  const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
+  const ValueId last = number(b.shape(x)[axis].value() - 1);
+  ValueId sum = b(ops::gather, {x, at.starts}, {{"axis", Dim(axis)}, {"wrap", false}});
+  for (int64_t k = 1; k < at.longest; ++k) {
+    const ValueId place = b(ops::minimum, {b(ops::add, {at.starts, number(k)}), last});
+    const ValueId element = b(ops::gather, {x, place}, {{"axis", Dim(axis)}, {"wrap", false}});
+    const ValueId inside = along(b, b(ops::lt, {number(k), at.counts}), b.type(x).rank(), axis);
+    sum = b(ops::add, {sum, b(ops::where, {inside, element, like(b, x, 0)})});
+  }
+  return sum;
+}
+
+// The sum of windows in one loop. It reads windows as long as the longest one, which end in x; the elements in front of the real window
+// and behind it do not count.
+ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
+  const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
+  const ValueId first = b(ops::minimum, {at.starts, number(b.shape(x)[axis].value() - at.longest)});
   const ValueId seen = b(ops::windows, {x},
                          {{"axes", Dims{Dim(axis)}},
                           {"sizes", Dims{Dim(at.longest)}},
@@ -142,16 +158,25 @@ ValueId sum_of_uneven(Builder& b, ValueId x, int axis, int64_t windows) {
                           {"dilations", Dims{Dim(1)}}});
   const ValueId taken = b(ops::gather, {seen, first}, {{"axis", Dim(axis)}, {"wrap", false}});
   const ValueId element = b(ops::iota, {}, {{"shape", Dims{Dim(at.longest)}}, {"dtype", DType::i64}});
-  const auto upright = [&](ValueId v) { return b.reshape(v, {Dim(windows), Dim(1)}); };
+  const Dim windows = b.shape(at.starts)[0];
+  const auto upright = [&](ValueId v) { return b.reshape(v, {windows, Dim(1)}); };
   const ValueId offset = b(ops::sub, {element, upright(b(ops::sub, {at.starts, first}))});
-  const ValueId inside = b(ops::logical_and, {b(ops::ge, {offset, b.scalar_int(0, DType::i64)}),
-                                              b(ops::lt, {offset, upright(at.counts)})});
+  const ValueId inside =
+      b(ops::logical_and, {b(ops::ge, {offset, number(0)}), b(ops::lt, {offset, upright(at.counts)})});
   const int rank = b.type(x).rank();
   Dims shape(rank + 1 - axis, Dim(1));
   shape.front() = windows;
   shape.back() = at.longest;
   const ValueId counted = b(ops::where, {b.reshape(inside, shape), taken, like(b, x, 0)});
   return b(ops::sum, {counted}, {{"axes", Dims{Dim(rank)}}});
+}
+
+}  // namespace
+
+ValueId sum_of_uneven(Builder& b, ValueId x, int axis, int64_t windows) {
+  constexpr int64_t kShort = 4;
+  const UnevenWindows at = uneven_windows(b, b.shape(x)[axis].value(), windows);
+  return at.longest <= kShort ? sum_of_short(b, x, axis, at) : sum_of_long(b, x, axis, at);
 }
 
 ValueId adaptive_avg_pool(Builder& b, const Node& node) {

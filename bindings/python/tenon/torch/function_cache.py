@@ -1,7 +1,7 @@
 """Keeps compiled functions on disk, in PyTorch's cache of AOTAutograd: another process traces and lowers no graph that one has compiled.
 
 An entry has PyTorch's wrappers and one Function (serialization.py) for each graph. Its key is a hash of Dynamo's graph, the
-metadata of the inputs, the settings that tracing reads, the options, and the versions of Tenon and PyTorch. The key that
+metadata of the inputs, the settings that tracing reads, the options, the build of Tenon and the version of PyTorch. The key that
 PyTorch computes for Inductor also has Inductor's settings and so imports its code generators, which takes a second; so this
 module does the work of aot_module_simplified with a key of its own. PyTorch's checks of what may be cached apply, and its
 settings: TORCHINDUCTOR_CACHE_DIR, TORCHINDUCTOR_AUTOGRAD_CACHE=0, TORCHINDUCTOR_FORCE_DISABLE_CACHES=1, torch.compiler.save_cache_artifacts().
@@ -114,7 +114,7 @@ def _key(gm, fakes, aot_config, options):
 
 @functools.cache
 def _version():
-    """The version of the library, and a hash of this package's source."""
+    """The build of the library, whose gradients of rows are in the functions, and a hash of this package's source."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     source = hashlib.sha256(json.dumps([(f.name, f.read_text()) for f in files]).encode()).hexdigest()
-    return _abi.library().tenon_version_string().decode(), source
+    return _abi.library().tenon_build_info().decode(), source
