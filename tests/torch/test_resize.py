@@ -1,4 +1,4 @@
-"""Antialiased resizing against eager."""
+"""Antialiased resizing, and the gradients of all resizing, against eager."""
 
 import pytest
 import torch
@@ -57,3 +57,24 @@ def test_left_to_pytorch():
     run(f, torch.randn(2, 3, 1200, 1300), native=False)  # windows of more than 64 elements
     run(f, torch.randn(2, 3, 12, 13), torch.randn(2, 3, 22, 23), dynamic=True, native=False)
     run(lambda x: F.interpolate(x, size=(24, 9), mode="bicubic", antialias=True), torch.randn(2, 3, 12, 13).double(), native=False)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("how", [dict(scale_factor=2.0), dict(scale_factor=0.3), dict(scale_factor=1.7), dict(size=(20, 5)), dict(size=(1, 23))], ids=str)
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest", "nearest-exact"])
+def test_gradients(mode, how, dynamic):
+    """The gradient is one operator, not a scatter for each element that is read. Its strides are eager's."""
+    for corners in (False, True) if "near" not in mode else (None,):
+        torch._dynamo.reset()
+        tenon.reset_stats()
+        f = lambda x: F.interpolate(x.sin(), mode=mode, align_corners=corners, **how)
+        compiled = torch.compile(f, backend="tenon", fullgraph=True, dynamic=dynamic)
+        for x in (*layouts(2, 3, 13, 10), torch.randn(2, 3, 13, 10).contiguous(memory_format=torch.channels_last)):
+            x = x.requires_grad_()
+            y = f(x)
+            head = torch.randn_like(y)
+            (want,), (got,) = (torch.autograd.grad(z, x, head) for z in (y, compiled(x)))
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+            assert got.stride() == want.stride()
+        assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]
+        assert "index_put" not in str(tenon.explain(f, torch.randn(2, 3, 13, 10, requires_grad=True))) or dynamic

@@ -19,7 +19,7 @@ from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
-from . import attention, codegen, decompositions, function_cache, program_cache, recurrent, rng, serialization, training
+from . import attention, codegen, decompositions, function_cache, program_cache, recurrent, resizing, rng, serialization, training
 from .garbage import without_collections
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
@@ -51,7 +51,7 @@ def compile_graph(gm, example_inputs, options, records=None):
     counters["aot_autograd"]["total"] += 1
     try:
         try:
-            with attention.with_dropout():
+            with attention.with_dropout(), resizing.whole():
                 compiled = compilation.trace(decompositions.table())
         except Exception as e:
             if compilation.raised(e):

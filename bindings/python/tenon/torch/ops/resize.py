@@ -171,11 +171,11 @@ def _copies(length, extent, scale):
 @row(*(f"upsample_{name}_backward" for name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")),
      *(f"{name}{n}d_backward" for n in (1, 2, 3) for name in ("upsample_nearest", "_upsample_nearest_exact")))
 def _(e, grad, output_size, input_size, *others):
-    """Each element of the gradient is added to the elements of the operand that it was made of, weighted, axis by axis."""
+    """Each element of the operand gets the elements of the gradient that it was a part of, weighted, axis by axis."""
     name = e.target._opname.removeprefix("_").removeprefix("upsample_").removesuffix("_backward")[:-2]
     align_corners, *scales = others if "nearest" not in name else (False, *others)
     v, nearest = e.wide(grad), name == "nearest"
-    for axis in reversed(range(2, v.rank)):
+    for axis in _cheapest_first(grad.shape, e.shape):
         length, extent = v.shape[axis], e.shape[axis]
         scale = scales[axis - 2] if scales else None
         if sizes.same(length, extent) and not (isinstance(scale, float) and not align_corners and (
@@ -184,9 +184,64 @@ def _(e, grad, output_size, input_size, *others):
         if nearest and (times := _copies(length, extent, scale)):
             v = e.reduce("sum", e.reshape(v, (*v.shape[:axis], extent, times, *v.shape[axis + 1:])), [axis + 1])
             continue
-        total = e.full(0.0, v.dtype, (*v.shape[:axis], extent, *v.shape[axis + 1:]))
-        for index, weight in _TAPS[name](e, v.dtype, length, extent, scale, align_corners):
-            part = v if weight is None else e.map("mul", v, e.reshape(weight, (length,) + (1,) * (v.rank - axis - 1)))
-            total = e.op("index_put", [total, index, part], v.dtype, total.shape, axis=axis, mode="add", wrap=False)
-        v = total
+        taps = _TAPS[name](e, v.dtype, length, extent, scale, align_corners)
+        readers = _most_readers(name, length, extent, scale, align_corners)
+        v = _gathered(e, v, axis, extent, taps, readers) if readers else _scattered(e, v, axis, extent, taps)
     return e.cast(v, grad.dtype)
+
+
+def _cheapest_first(grad, shape):
+    """The spatial axes in the order in which they are resized: first those that become shorter, whole rows before elements of a row; then
+    those that become longer, elements before whole rows."""
+    spatial = range(2, len(shape))
+    longer = [axis for axis in spatial if all(isinstance(s[axis], int) for s in (grad, shape)) and shape[axis] > grad[axis]]
+    return [axis for axis in spatial if axis not in longer] + longer[::-1]
+
+
+def _most_readers(name, length, extent, scale, align_corners):
+    """At least as many as the elements of the result that read one element of the operand; None if that is not known, or too many."""
+    if not (isinstance(length, int) and isinstance(extent, int)) or not length or not extent:
+        return None
+    given = isinstance(scale, float) and scale > 0 and not align_corners
+    step = (extent - 1) / max(length - 1, 1) if align_corners else 1 / scale if given else extent / length
+    offset = 0.0 if name == "nearest" or align_corners else 0.5
+    places = [(i + offset) * step - (0.0 if "nearest" in name else offset) for i in range(length)]
+    before, behind = {"nearest": (0, 0), "nearest_exact": (0, 0), "bicubic": (1, 2)}.get(name, (0, 1))
+    lows = [math.floor(place if name == "bicubic" else max(place, 0.0)) for place in places]
+    inside = lambda i: min(max(i, 0), extent - 1)
+    counts = [0] * extent
+    for low in lows:
+        for i in range(inside(low - before), inside(low + behind) + 1):
+            counts[i] += 1
+    # Arithmetic in f32 may put a place on the other side of an element.
+    near = 1e-6 * (1 + abs(places[-1]))
+    readers = max(counts) + any(abs(place - round(place)) <= near for place in places)
+    return readers if readers <= _MOST_TAPS else None
+
+
+def _scattered(e, v, axis, extent, taps):
+    total = e.full(0.0, v.dtype, (*v.shape[:axis], extent, *v.shape[axis + 1:]))
+    for index, weight in taps:
+        part = v if weight is None else e.map("mul", v, e.reshape(weight, (v.shape[axis],) + (1,) * (v.rank - axis - 1)))
+        total = e.op("index_put", [total, index, part], v.dtype, total.shape, axis=axis, mode="add", wrap=False)
+    return total
+
+
+def _gathered(e, v, axis, extent, taps, readers):
+    """What _scattered() computes: each element of the operand gathers from the elements of the result that read it, which are neighbours."""
+    length, behind, elements = v.shape[axis], (1,) * (v.rank - axis - 1), e.iota([extent])
+    search = lambda index, right: e.op("search", [index, elements], "i64", [extent], right=right)
+    first, end = search(taps[-1][0], False), search(taps[0][0], True)
+    total = None
+    for k in range(readers):
+        reader = e.map("add", first, e.full(k, "i64"))
+        reads, reader = e.map("lt", reader, end), e.map("minimum", reader, e.full(length - 1, "i64"))
+        weight = e.full(0.0, v.dtype, [extent])
+        for index, share in taps:
+            here = e.map("eq", e.gather(index, reader, 0, wrap=False), elements)
+            share = e.full(1.0, v.dtype) if share is None else e.gather(share, reader, 0, wrap=False)
+            weight = e.map("add", weight, e.op("where", [here, share, e.full(0.0, v.dtype)], v.dtype, [extent]))
+        part = e.map("mul", e.gather(v, reader, axis, wrap=False), e.reshape(weight, (extent, *behind)))
+        part = e.op("where", [e.reshape(reads, (extent, *behind)), part, e.full(0.0, v.dtype)], v.dtype, part.shape)
+        total = part if total is None else e.map("add", total, part)
+    return total
