@@ -11,6 +11,7 @@
 #include "backends/onednn/steps/grouped.h"
 #include "backends/onednn/steps/winograd.h"
 #include "src/backend/few_rows.h"
+#include "src/backend/tiny_batch.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
@@ -259,8 +260,9 @@ class OneDnnBackend final : public Backend {
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
     Bid answer{false, 0, "it does not follow a library call whose result only it reads"};
     library::each_chain(graph, v, {is_root, continues, kChain}, [&](std::span<const ValueId> members) {
-      answer = not_of_few_rows(graph, graph.node(members[0])).empty()
-                   ? Bid{false, 0, "it follows a product of few rows, which the back end products computes"}
+      const Node& root = graph.node(members[0]);
+      answer = not_of_few_rows(graph, root).empty() || not_of_tiny_batch(graph, root).empty()
+                   ? Bid{false, 0, "it follows a product that the back end products computes"}
                    : ask(graph, members);
       return answer.yes;
     });

@@ -5,7 +5,9 @@
 
 #include "backends/products/panels.h"
 #include "backends/products/step.h"
+#include "backends/products/tiny.h"
 #include "src/backend/few_rows.h"
+#include "src/backend/tiny_batch.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
@@ -44,6 +46,28 @@ class Product final : public Executable {
   }
 };
 
+class TinyBatch final : public Executable {
+ public:
+  Operand a, b, y;
+
+  Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    auto step = std::make_unique<TinyBatchStep>();
+    step->dtype = y.dtype;
+    step->a = PlacedOperand(a, sizes);
+    step->b = PlacedOperand(b, sizes);
+    step->y = PlacedOperand(y, sizes);
+    step->plan(sizes.threads);
+    return std::unique_ptr<Step>(std::move(step));
+  }
+  bool may_fail() const override { return false; }
+  std::string describe() const override {
+    const auto size = [](Dim d) { return std::to_string(d.value()); };
+    const size_t rank = y.shape.size();
+    return "batch of tiny products of " + std::string(name(y.dtype)) + ", each " + size(y.shape[rank - 2]) +
+           "x" + size(a.shape.back()) + " by " + size(a.shape.back()) + "x" + size(y.shape.back());
+  }
+};
+
 // Empty if panels compute the product; otherwise the reason why not.
 std::string not_by_panels(const Graph& graph, const Node& node) {
   // Smaller products are as fast in loops, which take their neighbours too.
@@ -76,6 +100,9 @@ class ProductsBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
+    if (not_of_tiny_batch(graph, node).empty())
+      return {true, 0.25,
+              "a batch of tiny matrices: a library needs longer to begin each product than to compute it"};
     const bool wide = node.type.dtype == DType::f64;
     const std::string why = wide ? not_by_panels(graph, node) : not_of_few_rows(graph, node);
     if (!why.empty()) return {false, 0, why};
@@ -84,7 +111,9 @@ class ProductsBackend final : public Backend {
                  : "few rows: the rate of the memory that holds the matrix decides"};
   }
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
-    if (graph.node(node).inputs[1] != operand || graph.type(node).dtype == DType::f64) return true;
+    if (graph.node(node).inputs[1] != operand || graph.type(node).dtype == DType::f64 ||
+        is_tiny_batch(graph, graph.node(node)))
+      return true;
     const auto strides = matrix_strides(graph, graph.node(node));
     return strides && ((*strides)[0] == Dim(1) || (*strides)[1] == Dim(1));
   }
@@ -96,6 +125,7 @@ class ProductsBackend final : public Backend {
                                                   std::span<const ValueId> members) override {
     const ValueId v = members.back();
     const Node& node = context.graph.node(v);
+    if (is_tiny_batch(context.graph, node)) return tiny_batch(context, members);
     auto e = std::make_unique<Product>();
     e->inputs = inputs_of(context.graph, members);
     e->outputs = {v};
@@ -111,7 +141,21 @@ class ProductsBackend final : public Backend {
     return std::unique_ptr<Executable>(std::move(e));
   }
   std::string describe() const override {
-    return "products of few rows, at the rate of the memory, and products of f64";
+    return "products of few rows, at the rate of the memory, batches of tiny products, and products of f64";
+  }
+
+ private:
+  static std::unique_ptr<Executable> tiny_batch(const BuildContext& context,
+                                                std::span<const ValueId> members) {
+    const ValueId v = members.back();
+    const Node& node = context.graph.node(v);
+    auto e = std::make_unique<TinyBatch>();
+    e->inputs = inputs_of(context.graph, members);
+    e->outputs = {v};
+    e->a = inner::operand_in(context, *e, node, 0);
+    e->b = inner::operand_in(context, *e, node, 1);
+    e->y = inner::result_in(context, *e, v);
+    return e;
   }
 };
 
