@@ -10,6 +10,7 @@
 #include "jit/transform/gpu/use_complements.h"
 #include "jit/transform/join_pieces.h"
 #include "jit/transform/kernel_fission.h"
+#include "jit/transform/long_sums.h"
 #include "jit/transform/split_reduction.h"
 #include "jit/transform/split_walks.h"
 #include "jit/transform/stores_in_folds.h"
@@ -80,7 +81,8 @@ Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
   for (LoweredKernel& k : walks)
     std::ranges::move(after("split_reduction", split_reduction(k, dims, Target::cpu), trial),
                       std::back_inserter(result));
-  return result;
+  for (LoweredKernel& k : result) k = long_sums(std::move(k), dims);
+  return after("long_sums", std::move(result), trial);
 }
 
 // Cuts kernels so that all threads have work.
@@ -162,6 +164,8 @@ constexpr Pass kPasses[] = {
      [](const Kernel& k, DimTable& dims) {
        return kernels_in(split_for_gpu(alone(k, dims), dims, /*trial=*/true));
      }},
+    {"long_sums",
+     [](const Kernel& k, DimTable& dims) { return std::vector{long_sums(alone(k, dims), dims).kernel}; }},
     {"tile_columns",
      [](const Kernel& k, DimTable& dims) { return one(tile_columns(k, alone(k, dims).sizes), k); }},
     {"tile_transposed",

@@ -1,0 +1,129 @@
+// See long_sums.h.
+#include "jit/transform/long_sums.h"
+
+#include <algorithm>
+
+#include "jit/kernel/builder.h"
+#include "jit/transform/kernel_edit.h"
+#include "src/ops/rows/names.h"
+
+namespace tenon::jit {
+namespace {
+
+using K = Stmt::Kind;
+
+constexpr int64_t kLongest = 1 << 15;  // elements of a sum that stays whole
+constexpr int64_t kPartOfSum = 1 << 14;
+constexpr int64_t kFewRows = 64;
+constexpr int64_t kRowsOfUnknown = 8;  // rows of a part, if the length of a row is not known
+
+class LongSums {
+ public:
+  LongSums(LoweredKernel& whole, DimTable& dims) : whole_(whole), k_(whole.kernel), dims_(dims) {}
+
+  void run(Block& body) {
+    for (size_t i = 0; i < body.size(); ++i) {
+      if (body[i].kind == K::reduce && is_long(body[i]))
+        i = replace(body, i);
+      else
+        run(body[i].body);
+    }
+  }
+
+ private:
+  bool is_sum(const Stmt& fold, size_t r) const {
+    return fold.combine[r] == ops::add && compute_type(k_.types[fold.results[r]]) == DType::f32;
+  }
+  Dim length(const Axis& axis) const { return dim_of(axis.extent, whole_, dims_); }
+
+  bool is_long(const Stmt& fold) const {
+    bool sums = false;
+    for (size_t r = 0; r < fold.combine.size(); ++r) sums = sums || is_sum(fold, r);
+    if (!sums || !fold.simd || !fold.online.empty()) return false;
+    if (std::ranges::any_of(fold.axes, [](const Axis& a) { return a.of != kNoRef || a.counts_tiles(); }))
+      return false;
+    if (std::ranges::any_of(fold.body, [](const Stmt& s) { return !s.axes.empty() || s.kind == K::scan; }))
+      return false;
+    Dim elements = 1;
+    for (const Axis& a : fold.axes) elements = dims_.mul(elements, length(a));
+    if (elements.is_const()) return elements.value() > kLongest;
+    return fold.axes.size() > 1 || has_few_rows();
+  }
+  // Many rows of unknown length are likely to be short, and parts cost 10 to 20 % of the sum of a short row.
+  bool has_few_rows() const {
+    Dim rows = 1;
+    for (const Axis& a : k_.body[0].axes) rows = dims_.mul(rows, length(a));
+    return rows.is_const() && rows.value() < kFewRows;
+  }
+
+  // Moves the axes that enumerate parts out of the fold, and returns them.
+  std::vector<Axis> take_parts(Stmt& fold) {
+    Dim row = 1;  // elements of all axes but the first
+    for (size_t i = 1; i < fold.axes.size(); ++i) row = dims_.mul(row, length(fold.axes[i]));
+    const bool cuts_rows = fold.axes.size() == 1 || (row.is_const() && row.value() > kLongest);
+    std::vector<Axis> parts;
+    if (cuts_rows) {
+      parts.assign(fold.axes.begin(), fold.axes.end() - 1);
+      fold.axes.erase(fold.axes.begin(), fold.axes.end() - 1);
+    }
+    const int64_t rows = row.is_const() ? std::max<int64_t>(1, kPartOfSum / std::max<int64_t>(1, row.value()))
+                                        : kRowsOfUnknown;
+    Axis& cut = fold.axes.front();
+    const Ref part = k_.add_ref(DType::i64, "part");
+    parts.push_back({part, cut.extent, {cuts_rows ? kPartOfSum : rows, -1}});
+    cut.extent = {};
+    cut.of = part;
+    return parts;
+  }
+
+  // Replaces the fold at this position; returns the position of the last statement that does.
+  size_t replace(Block& body, size_t at) {
+    Stmt outer;
+    outer.kind = K::reduce;
+    outer.combine = body[at].combine;
+    Stmt fold = std::move(body[at]);
+    outer.axes = take_parts(fold);
+    Block narrowed;
+    const std::vector<Ref> results = fold.results;
+    for (size_t r = 0; r < results.size(); ++r) {
+      const DType type = k_.types[results[r]];
+      const bool sum = is_sum(fold, r);
+      fold.results[r] = k_.add_ref(type, "of_part");
+      outer.results.push_back(sum ? k_.add_ref(DType::f64, "of_parts") : results[r]);
+    }
+    outer.body.push_back(std::move(fold));
+    const std::vector<Ref> of_part = outer.body.front().results;
+    for (size_t r = 0; r < results.size(); ++r) {
+      const bool sum = outer.results[r] != results[r];
+      outer.yields.push_back(sum ? convert(outer.body, of_part[r], DType::f64, k_.add_ref(DType::f64, "wide"))
+                                 : of_part[r]);
+      if (sum) convert(narrowed, outer.results[r], k_.types[results[r]], results[r]);
+    }
+    body[at] = std::move(outer);
+    body.insert(body.begin() + static_cast<long>(at) + 1, narrowed.begin(), narrowed.end());
+    return at + narrowed.size();
+  }
+
+  static Ref convert(Block& block, Ref from, DType to, Ref result) {
+    Stmt s;
+    s.kind = K::cast;
+    s.type = to;
+    s.args = {from};
+    s.result = result;
+    block.push_back(std::move(s));
+    return result;
+  }
+
+  LoweredKernel& whole_;
+  Kernel& k_;
+  DimTable& dims_;
+};
+
+}  // namespace
+
+LoweredKernel long_sums(LoweredKernel kernel, DimTable& dims) {
+  LongSums(kernel, dims).run(kernel.kernel.body);
+  return kernel;
+}
+
+}  // namespace tenon::jit

@@ -1,0 +1,29 @@
+"""The error of sums of many elements, against eager in f64: it must not grow with their number."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import direct
+
+PROGRAMS = {
+    "variance": lambda x: x.var(),
+    "mean of squared differences": lambda x: ((x - x.mean()) ** 2).mean(),
+    "broadcast product": lambda x: (x.view(2048, -1) * x[:4096]).sum(),
+    "sum of a broadcast row": lambda x: (x.view(2048, -1) + x[:2048, None]).pow(2).mean(),
+    "loss with weights": lambda x: F.binary_cross_entropy_with_logits(x.view(2048, -1), x.view(2048, -1).round(), pos_weight=x[:4096]),
+    "variance of rows": lambda x: x.view(4, -1).var(1),
+    "variance of columns": lambda x: x.view(-1, 4).var(0),
+    "batch norm": lambda x: F.batch_norm(x.view(8, 1, 1024, 1024), None, None, training=True)[0, 0, 0],
+    "group norm": lambda x: F.group_norm(x.view(1, 32, 512, 512), 1)[0, 0, 0],
+    "softmax": lambda x: x.view(2, -1).softmax(1)[0, :99],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_error(name):
+    x = torch.rand(1 << 23, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        want = PROGRAMS[name](x.double())
+        got = direct.call(PROGRAMS[name], [x]).double()
+    assert (got - want).norm() <= 5e-7 * want.norm()
