@@ -42,11 +42,13 @@ constexpr int64_t kShareOfRow =
     8;  // fewer positions than length / kShareOfRow are selected first; only they are sorted
 constexpr int64_t kShareOfHeap =
     64;  // the same bound for a heap of the first positions, which later elements seldom enter
+constexpr int64_t kFewFirst = 8;  // so few first positions come from a heap in rows of any length
 constexpr int64_t kBlock =
     16;  // elements compared with the heap's largest at once; few blocks contain a smaller one
 
 enum class Way { compare, digits, heap, bins };
 Way way_of(const OrderRow& row) {
+  if (row.start + row.count <= std::min(kFewFirst, row.length / 2)) return Way::heap;
   if (row.length <= kCompared) return Way::compare;
   if (row.count >= row.length / kShareOfRow) return Way::digits;
   return row.start + row.count < row.length / kShareOfHeap ? Way::heap : Way::bins;
