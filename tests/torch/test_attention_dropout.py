@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon import report
-from tenon.torch import attention
+from tenon.torch.whole import attention
 
 
 def attend(p=0.3, **keywords):

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon import report
-from tenon.torch.attention import FORWARD, GRADIENT
+from tenon.torch.whole.attention import FORWARD, GRADIENT
 
 
 def attend(causal, mask=None):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import tenon
-from tenon.torch import recurrent
+from tenon.torch.whole import recurrent
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ import time
 
 from torch._dynamo.backends import registry
 
-from . import recurrent
 from .compile import compile_graph
 from .options import GRAPHS_OF_MODE, MODES, OptionError, Options, nearest
+from .whole import recurrent
 
 
 def _tenon(gm, example_inputs, *, mode=None, options=None):

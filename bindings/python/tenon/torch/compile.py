@@ -19,11 +19,12 @@ from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
-from . import attention, codegen, decompositions, function_cache, program_cache, recurrent, resizing, rng, serialization, training
+from . import codegen, decompositions, function_cache, program_cache, rng, serialization, training
 from .garbage import without_collections
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
+from .whole import attention, recurrent, resizing
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()

@@ -9,11 +9,11 @@ import torch
 from torch._dynamo.utils import counters
 
 from ..report import Report
-from . import recurrent
 from .compile import compile_graph
 from .options import Options
 from .runtime import benchmark
 from .saved import eager_values
+from .whole import recurrent
 
 
 def explain(model, args, kwargs, tenon_options):

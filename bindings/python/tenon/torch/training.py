@@ -13,8 +13,9 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
 from torch.utils.checkpoint import CheckpointPolicy
 
-from . import attention, images, rng, windows
+from . import images, rng, windows
 from .saved import Saved
+from .whole import attention
 
 aten = torch.ops.aten
 NORMS = (aten.native_layer_norm.default, aten.native_group_norm.default)  # PyTorch's min-cut never computes them again by itself

@@ -336,7 +336,7 @@ def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False,
     return _first_of_attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
 
 
-# --- recurrent layers, which ../recurrent.py composes -----------------------------------------------------------------
+# --- recurrent layers, which ../whole/recurrent.py composes -----------------------------------------------------------------
 @row("tenon.recurrent")
 def _(e, x, h, w, b, c, p, mode, reverse):
     shape = (*x.shape[:2], h.shape[1])
@@ -369,5 +369,5 @@ def _parts(e, op, operands, shapes, **attrs):
 
 @row(*(f"tenon.whole_{mode}" for mode in ("lstm", "gru", "rnn_tanh", "rnn_relu")))
 def _(e, x, *rest):
-    """Refuses the layers that ../recurrent.py leaves to PyTorch, and says why."""
+    """Refuses the layers that ../whole/recurrent.py leaves to PyTorch, and says why."""
     raise Unsupported("a recurrent layer " + ("on a GPU" if e.device.type != "cpu" else f"of {x.dtype}" if x.dtype != "f32" else "in autocast, of no elements or inside a transform of torch.func"))
