@@ -42,7 +42,7 @@ constexpr int64_t kShareOfRow =
     8;  // fewer positions than length / kShareOfRow are selected first; only they are sorted
 constexpr int64_t kShareOfHeap =
     64;  // the same bound for a heap of the first positions, which later elements seldom enter
-constexpr int64_t kFewFirst = 8;  // so few first positions come from a heap in rows of any length
+constexpr int64_t kFewFirst = 8;  // up to so many first positions come from a heap, in rows of any length
 constexpr int64_t kBlock =
     16;  // elements compared with the heap's largest at once; few blocks contain a smaller one
 

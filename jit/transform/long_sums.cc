@@ -56,7 +56,7 @@ class LongSums {
     return rows.is_const() && rows.value() < kFewRows;
   }
 
-  // Moves the axes that enumerate parts out of the fold, and returns them.
+  // Takes the axes that enumerate parts out of the fold. Rows longer than a part are cut; otherwise a part has several rows.
   std::vector<Axis> take_parts(Stmt& fold) {
     Dim row = 1;  // elements of all axes but the first
     for (size_t i = 1; i < fold.axes.size(); ++i) row = dims_.mul(row, length(fold.axes[i]));
@@ -76,7 +76,7 @@ class LongSums {
     return parts;
   }
 
-  // Replaces the fold at this position; returns the position of the last statement that does.
+  // Puts a sum of parts in the place of the fold. Returns the position of its last statement.
   size_t replace(Block& body, size_t at) {
     Stmt outer;
     outer.kind = K::reduce;

@@ -117,4 +117,5 @@ def _version():
     """The build of the library, whose gradients of rows are in the functions, and a hash of this package's source."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     source = hashlib.sha256(json.dumps([(f.name, f.read_text()) for f in files]).encode()).hexdigest()
-    return _abi.library().tenon_build_info().decode(), source
+    version_and_build = _abi.library().tenon_build_info().decode().splitlines()[:2]
+    return version_and_build, source

@@ -220,6 +220,7 @@ def _most_readers(name, length, extent, scale, align_corners):
 
 
 def _scattered(e, v, axis, extent, taps):
+    """Resizes an axis of the gradient v to the extent of the operand. taps: (index, weight) of each element that an element of v was made of."""
     total = e.full(0.0, v.dtype, (*v.shape[:axis], extent, *v.shape[axis + 1:]))
     for index, weight in taps:
         part = v if weight is None else e.map("mul", v, e.reshape(weight, (v.shape[axis],) + (1,) * (v.rank - axis - 1)))
