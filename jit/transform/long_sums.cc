@@ -78,40 +78,27 @@ class LongSums {
 
   // Puts a sum of parts in the place of the fold. Returns the position of its last statement.
   size_t replace(Block& body, size_t at) {
-    Stmt outer;
-    outer.kind = K::reduce;
-    outer.combine = body[at].combine;
-    Stmt fold = std::move(body[at]);
-    outer.axes = take_parts(fold);
+    Stmt fold = std::move(body[at]), parts{.kind = K::reduce};
+    parts.axes = take_parts(fold);
+    parts.combine = fold.combine;
+    parts.results = fold.results;
+    std::vector<bool> sums;
+    for (size_t r = 0; r < fold.results.size(); ++r) sums.push_back(is_sum(fold, r));
+    for (Ref& result : fold.results) result = k_.add_ref(k_.types[result], "of_part");
+    parts.yields = fold.results;
+    parts.body.push_back(std::move(fold));
     Block narrowed;
-    const std::vector<Ref> results = fold.results;
-    for (size_t r = 0; r < results.size(); ++r) {
-      const DType type = k_.types[results[r]];
-      const bool sum = is_sum(fold, r);
-      fold.results[r] = k_.add_ref(type, "of_part");
-      outer.results.push_back(sum ? k_.add_ref(DType::f64, "of_parts") : results[r]);
+    for (size_t r = 0; r < sums.size(); ++r) {
+      if (!sums[r]) continue;
+      parts.yields[r] = KernelBuilder(k_, parts.body).cast(parts.yields[r], DType::f64);
+      const Ref total = parts.results[r];
+      parts.results[r] = k_.add_ref(DType::f64, "of_parts");
+      narrowed.push_back(
+          {.kind = K::cast, .type = k_.types[total], .result = total, .args = {parts.results[r]}});
     }
-    outer.body.push_back(std::move(fold));
-    const std::vector<Ref> of_part = outer.body.front().results;
-    for (size_t r = 0; r < results.size(); ++r) {
-      const bool sum = outer.results[r] != results[r];
-      outer.yields.push_back(sum ? convert(outer.body, of_part[r], DType::f64, k_.add_ref(DType::f64, "wide"))
-                                 : of_part[r]);
-      if (sum) convert(narrowed, outer.results[r], k_.types[results[r]], results[r]);
-    }
-    body[at] = std::move(outer);
+    body[at] = std::move(parts);
     body.insert(body.begin() + static_cast<long>(at) + 1, narrowed.begin(), narrowed.end());
     return at + narrowed.size();
-  }
-
-  static Ref convert(Block& block, Ref from, DType to, Ref result) {
-    Stmt s;
-    s.kind = K::cast;
-    s.type = to;
-    s.args = {from};
-    s.result = result;
-    block.push_back(std::move(s));
-    return result;
   }
 
   LoweredKernel& whole_;

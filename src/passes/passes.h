@@ -32,9 +32,9 @@ Graph simplify(const Graph& graph);
 Graph cse(const Graph& graph);
 // Moves a batch norm after a convolution with constant weights into the weights.
 Graph fold_batch_norm(const Graph& graph);
-// Turns convolutions into channels_last, and poolings of images whose channels are last already. Moves the necessary transposes through maps, reductions
-// and concatenations towards the outputs, until they meet their inverse. The types of inputs and outputs do
-// not change.
+// Turns convolutions into channels_last, and poolings of images whose channels are last already. Moves the
+// necessary transposes through maps, reductions and concatenations towards the outputs, until they meet their
+// inverse. The types of inputs and outputs do not change.
 Graph layout(const Graph& graph);
 // Replaces composites, contractions and opaque nodes with a body for which keep() is false by their bodies, recursively.
 Graph expand(const Graph& graph, const std::function<bool(const Graph&, ValueId)>& keep);

@@ -29,6 +29,18 @@ inline HostTensor random_tensor(DType dtype, const std::vector<int64_t>& shape, 
   return t;
 }
 
+// Random numbers for each input of a graph. other: the sizes that are no constants.
+inline std::vector<HostTensor> random_inputs(const Graph& graph, int64_t other = 3) {
+  std::vector<HostTensor> inputs;
+  for (const InputBinding& input : graph.inputs) {
+    const TensorType& type = graph.type(input.value);
+    std::vector<int64_t> shape;
+    for (const Dim d : type.shape) shape.push_back(d.is_const() ? d.value() : other);
+    inputs.push_back(random_tensor(type.dtype, shape, static_cast<uint32_t>(inputs.size()) + 1));
+  }
+  return inputs;
+}
+
 inline Tensor tensor_of(HostTensor& t) { return {t.bytes.data(), t.dtype, t.shape, {}}; }
 
 // Outputs of the same types, filled with bytes of 0xA5, so that an element that a program does not write shows.

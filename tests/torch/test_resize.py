@@ -76,6 +76,7 @@ def test_gradients(mode, how, dynamic):
             head = torch.randn_like(y)
             (want,), (got,) = (torch.autograd.grad(z, x, head) for z in (y, compiled(x)))
             torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
-            assert got.stride() == want.stride() or dynamic
+            if not dynamic:
+                assert got.stride() == want.stride()
         assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]
-        assert "index_put" not in str(tenon.explain(f, torch.randn(2, 3, 13, 10, requires_grad=True))) or dynamic
+        assert "index_put" not in str(tenon.explain(f, torch.randn(2, 3, 13, 10, requires_grad=True)))

@@ -44,6 +44,8 @@ Node with_layout(const Node& node, const std::string& layout);
 // A copy of the node on x in channels_first, which the bodies of convolution and pooling require.
 Node channels_first(Builder& b, const Node& node);
 
+// x with the windows along one axis behind its axes: [.., positions, .., size].
+ValueId windows_along(Builder& b, ValueId x, int axis, Dim size, Dim stride = 1, Dim dilation = 1);
 // The windows of adaptive pooling along an axis whose size is no multiple of their number: window i covers floor(i * size / windows) to
 // ceil((i + 1) * size / windows). An element j lies in the windows that a pooling of `windows` elements to `size` would give to j.
 struct UnevenWindows {
@@ -51,8 +53,8 @@ struct UnevenWindows {
   int64_t longest = 0;     // the largest count
 };
 UnevenWindows uneven_windows(Builder& b, int64_t size, int64_t windows);
-// The sum over each of these windows along an axis of x, whose size is a constant.
-ValueId sum_of_uneven(Builder& b, ValueId x, int axis, int64_t windows);
+// The sum over each of these windows along an axis of x.
+ValueId sum_of_uneven(Builder& b, ValueId x, int axis, const UnevenWindows& windows);
 
 // Operands of attention with heads first, and its attributes.
 struct AttentionTerms {

@@ -51,11 +51,8 @@ ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) 
                           {"dtype", dtype}});
   const ValueId padded =
       b(ops::pad, {ones}, {{"low", Dims{Dim(low - in_low)}}, {"high", Dims{Dim(high - in_high)}}});
-  const ValueId seen = b(ops::windows, {padded},
-                         {{"axes", Dims{Dim(0)}},
-                          {"sizes", Dims{attr_as<Dims>(node, "kernel")[axis]}},
-                          {"strides", Dims{attr_as<Dims>(node, "strides")[axis]}},
-                          {"dilations", Dims{Dim(1)}}});
+  const ValueId seen =
+      windows_along(b, padded, 0, attr_as<Dims>(node, "kernel")[axis], attr_as<Dims>(node, "strides")[axis]);
   return b(ops::sum, {seen}, {{"axes", Dims{Dim(1)}}});
 }
 
@@ -72,8 +69,9 @@ ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
     const ValueId total = b(ops::sum, {split}, {{"axes", Dims{Dim(axis + 1)}}});
     return b(ops::div, {total, count(b, x, *each)});
   }
-  const ValueId counts = b.cast(uneven_windows(b, size.value(), out).counts, dtype_of(b, x));
-  return b(ops::div, {sum_of_uneven(b, x, axis, out), along(b, counts, b.type(x).rank(), axis)});
+  const UnevenWindows windows = uneven_windows(b, size.value(), out);
+  const ValueId counts = b.cast(windows.counts, dtype_of(b, x));
+  return b(ops::div, {sum_of_uneven(b, x, axis, windows), along(b, counts, b.type(x).rank(), axis)});
 }
 
 }  // namespace
@@ -114,6 +112,14 @@ ValueId avg_pool(Builder& b, const Node& node) {
   return narrow(b, node, b(ops::div, {total, divisor}));
 }
 
+ValueId windows_along(Builder& b, ValueId x, int axis, Dim size, Dim stride, Dim dilation) {
+  return b(ops::windows, {x},
+           {{"axes", Dims{Dim(axis)}},
+            {"sizes", Dims{size}},
+            {"strides", Dims{stride}},
+            {"dilations", Dims{dilation}}});
+}
+
 UnevenWindows uneven_windows(Builder& b, int64_t size, int64_t windows) {
   const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
   const auto window = [&](int64_t first) {
@@ -151,11 +157,7 @@ ValueId sum_of_short(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
 ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
   const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
   const ValueId first = b(ops::minimum, {at.starts, number(b.shape(x)[axis].value() - at.longest)});
-  const ValueId seen = b(ops::windows, {x},
-                         {{"axes", Dims{Dim(axis)}},
-                          {"sizes", Dims{Dim(at.longest)}},
-                          {"strides", Dims{Dim(1)}},
-                          {"dilations", Dims{Dim(1)}}});
+  const ValueId seen = windows_along(b, x, axis, at.longest);
   const ValueId taken = b(ops::gather, {seen, first}, {{"axis", Dim(axis)}, {"wrap", false}});
   const ValueId element = b(ops::iota, {}, {{"shape", Dims{Dim(at.longest)}}, {"dtype", DType::i64}});
   const Dim windows = b.shape(at.starts)[0];
@@ -173,10 +175,9 @@ ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
 
 }  // namespace
 
-ValueId sum_of_uneven(Builder& b, ValueId x, int axis, int64_t windows) {
+ValueId sum_of_uneven(Builder& b, ValueId x, int axis, const UnevenWindows& windows) {
   constexpr int64_t kShort = 4;
-  const UnevenWindows at = uneven_windows(b, b.shape(x)[axis].value(), windows);
-  return at.longest <= kShort ? sum_of_short(b, x, axis, at) : sum_of_long(b, x, axis, at);
+  return windows.longest <= kShort ? sum_of_short(b, x, axis, windows) : sum_of_long(b, x, axis, windows);
 }
 
 ValueId adaptive_avg_pool(Builder& b, const Node& node) {

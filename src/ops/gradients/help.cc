@@ -123,11 +123,7 @@ Expr sum_of_windows(Expr v, int axis, Dim kernel, Dim dilation) {
   Dims reach(v.shape().size(), Dim(0));
   reach[axis] = dims.mul(dilation, dims.sub(kernel, 1));
   const Expr padded = call(ops::pad, v, {{"low", reach}, {"high", reach}});
-  const Expr seen = call(ops::windows, padded,
-                         {{"axes", Dims{Dim(axis)}},
-                          {"sizes", Dims{kernel}},
-                          {"strides", Dims{Dim(1)}},
-                          {"dilations", Dims{dilation}}});
+  const Expr seen{v.b, bodies::windows_along(*v.b, padded.v, axis, kernel, 1, dilation)};
   return call(ops::sum, seen, {{"axes", Dims{Dim(v.rank())}}});
 }
 
@@ -135,12 +131,13 @@ Expr sum_of_windows(Expr v, int axis, Dim kernel, Dim dilation) {
 
 Expr unwindow(Expr v, const Dims& x, const Node& windows) {
   const auto axes = attr_ints(windows, "axes");
-  const Dims strides = attr_as<Dims>(windows, "strides"), dilations = attr_as<Dims>(windows, "dilations");
+  const Dims sizes = attr_as<Dims>(windows, "sizes"), strides = attr_as<Dims>(windows, "strides"),
+             dilations = attr_as<Dims>(windows, "dilations");
   const auto once = all_are(strides, 1) ? one_per_window(v, axes.size()) : std::nullopt;
   if (once) v = *once;
   for (size_t i = axes.size(); i-- > 0;) {
     const int axis = *normal_axis(axes[i], static_cast<int>(x.size()));
-    v = once ? sum_of_windows(v, axis, attr_as<Dims>(windows, "sizes")[i], dilations[i])
+    v = once ? sum_of_windows(v, axis, sizes[i], dilations[i])
              : unwindow_axis(v, axis, x[axis], strides[i], dilations[i]);
   }
   return v;

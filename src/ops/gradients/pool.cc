@@ -62,7 +62,7 @@ Status adaptive_avg_pool(GradientContext& c) {
       if (!each) {
         const Expr counts{&b, bodies::uneven_windows(b, size.value(), windows).counts};
         dx = dx / Expr{&b, bodies::along(b, cast(counts, dx.dtype()).v, rank, axis)};
-        dx = {&b, bodies::sum_of_uneven(b, dx.v, axis, size.value())};
+        dx = {&b, bodies::sum_of_uneven(b, dx.v, axis, bodies::uneven_windows(b, windows, size.value()))};
         continue;
       }
       Dims apart = dx.shape(), whole = dx.shape();

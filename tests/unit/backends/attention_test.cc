@@ -424,13 +424,7 @@ TEST(Attention, OperandsWithGapsInRows) {
         SCOPED_TRACE(text);
         const auto graph = parse_graph(text);
         ASSERT_TRUE(graph.ok()) << graph.status().message();
-        std::vector<HostTensor> inputs;
-        for (const InputBinding& input : graph->inputs) {
-          std::vector<int64_t> shape;
-          for (const Dim d : graph->type(input.value).shape) shape.push_back(d.value());
-          inputs.push_back(
-              random_tensor(graph->type(input.value).dtype, shape, static_cast<uint32_t>(inputs.size()) + 1));
-        }
+        std::vector<HostTensor> inputs = random_inputs(*graph);
         const CheckResult result = check_program(*graph, inputs);
         EXPECT_EQ(result.kind, CheckResult::right) << result.message;
       }

@@ -27,14 +27,8 @@ Ran check(const std::string& text, int threads = 2, const std::vector<int64_t>& 
   Ran ran;
   const auto graph = parse_graph(text);
   if (!graph.ok()) throw std::runtime_error(graph.status().message());
-  std::vector<HostTensor> inputs;
+  std::vector<HostTensor> inputs = random_inputs(*graph);
   std::vector<Tensor> in;
-  for (const InputBinding& input : graph->inputs) {
-    const TensorType& type = graph->type(input.value);
-    std::vector<int64_t> shape;
-    for (const Dim d : type.shape) shape.push_back(d.value());
-    inputs.push_back(random_tensor(type.dtype, shape, static_cast<uint32_t>(inputs.size()) + 1));
-  }
   for (HostTensor& t : inputs) in.push_back(tensor_of(t));
   const auto expected = evaluate(*graph, inputs);
   EXPECT_TRUE(expected.ok()) << expected.status().message();

@@ -27,13 +27,7 @@ RanBatch check_batch(const std::string& text, int threads = 2, const std::vector
   SCOPED_TRACE(text);
   const auto graph = parse_graph(text);
   if (!graph.ok()) throw std::runtime_error(graph.status().message());
-  std::vector<HostTensor> inputs;
-  for (const InputBinding& input : graph->inputs) {
-    std::vector<int64_t> shape;
-    for (const Dim d : graph->type(input.value).shape) shape.push_back(d.value());
-    inputs.push_back(
-        random_tensor(graph->type(input.value).dtype, shape, static_cast<uint32_t>(inputs.size()) + 1));
-  }
+  std::vector<HostTensor> inputs = random_inputs(*graph);
   std::vector<Tensor> in;
   for (HostTensor& t : inputs) in.push_back(tensor_of(t));
   const auto expected = evaluate(*graph, inputs);

@@ -52,15 +52,9 @@ Ran ran(const Graph& graph, std::vector<HostTensor> inputs, int64_t budget,
 }
 
 std::vector<HostTensor> inputs_of(const Graph& graph) {
-  std::vector<HostTensor> inputs;
-  for (const InputBinding& input : graph.inputs) {
-    std::vector<int64_t> shape;
-    for (Dim d : graph.type(input.value).shape) shape.push_back(d.is_const() ? d.value() : 3);
-    inputs.push_back(
-        random_tensor(graph.type(input.value).dtype, shape, static_cast<uint32_t>(inputs.size()) + 1));
-    for (int64_t i = 0; i < inputs.back().count() && is_float(inputs.back().dtype); ++i)
-      inputs.back().set_number(i, inputs.back().number(i) / 8);
-  }
+  std::vector<HostTensor> inputs = random_inputs(graph);
+  for (HostTensor& t : inputs)
+    for (int64_t i = 0; i < t.count() && is_float(t.dtype); ++i) t.set_number(i, t.number(i) / 8);
   return inputs;
 }
 

@@ -24,7 +24,7 @@ from .garbage import without_collections
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
-from .whole import attention, recurrent, resizing
+from .whole import recurrent, tracing
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()
@@ -52,7 +52,7 @@ def compile_graph(gm, example_inputs, options, records=None):
     counters["aot_autograd"]["total"] += 1
     try:
         try:
-            with attention.with_dropout(), resizing.whole():
+            with tracing.of_graphs():
                 compiled = compilation.trace(decompositions.table())
         except Exception as e:
             if compilation.raised(e):

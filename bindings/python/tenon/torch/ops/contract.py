@@ -336,7 +336,7 @@ def _(e, q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False,
     return _first_of_attention(e, q, k, v, dropout_p, is_causal, attn_bias, scale, True)
 
 
-# --- recurrent layers, which ../whole/recurrent.py composes -----------------------------------------------------------------
+# --- recurrent layers, which ../whole/recurrent.py composes -----------------------------------------------------------
 @row("tenon.recurrent")
 def _(e, x, h, w, b, c, p, mode, reverse):
     shape = (*x.shape[:2], h.shape[1])

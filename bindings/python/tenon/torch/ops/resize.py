@@ -229,7 +229,8 @@ def _scattered(e, v, axis, extent, taps):
 
 
 def _gathered(e, v, axis, extent, taps, readers):
-    """What _scattered() computes: each element of the operand gathers from the elements of the result that read it, which are neighbours."""
+    """Computes the same as _scattered(). Each element of the operand gathers from the elements of v that it is a part of, which are neighbours.
+    readers: the most of them."""
     length, behind, elements = v.shape[axis], (1,) * (v.rank - axis - 1), e.iota([extent])
     search = lambda index, right: e.op("search", [index, elements], "i64", [extent], right=right)
     first, end = search(taps[-1][0], False), search(taps[0][0], True)

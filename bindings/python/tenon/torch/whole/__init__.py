@@ -1,1 +1,5 @@
-"""Operators that PyTorch decomposes while it traces, kept whole for Tenon: one row computes what would become many nodes."""
+"""Operators that PyTorch decomposes while it traces, kept whole for Tenon: one row computes what would become many nodes. Each module here
+replaces what PyTorch's tracers call.
+"""
+
+from . import attention, recurrent, resizing  # noqa: F401

@@ -4,25 +4,23 @@ PyTorch's gradient of attention reads the log-sum-exp that the forward pass has 
 rounding, and then the forward pass needs no log-sum-exp: it is one step that stores no scores. PyTorch counts its operator among those that
 draw random numbers, and wraps it in checkpointed regions; attention() draws none.
 
-PyTorch computes attention with dropout as two products around a softmax, and keeps two matrices of weights. While AOTAutograd traces,
-with_dropout() gives it attention() instead, with a mask that aten.native_dropout draws in the same place. rng.py treats this mask as any other.
+PyTorch computes attention with dropout as two products around a softmax, and keeps two matrices of weights. AOTAutograd traces attention()
+instead, with a mask that aten.native_dropout draws in the same place. rng.py treats this mask as any other.
 Tested by tests/torch/test_training_attention.py and test_attention_dropout.py.
 """
-
-import contextlib
-import threading
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.flop_counter import register_flop_formula, sdpa_backward_flop_count, sdpa_flop_count
 
+from . import tracing
+
 aten = torch.ops.aten
 FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 GRADIENT = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 WHOLE = aten.scaled_dot_product_attention.default
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those of the library's step
-_tracing = threading.local()
 _library = torch.library.Library("tenon", "FRAGMENT")
 _library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool is_causal, float? scale, Tensor? kept=None, float dropout=0.0) -> "
                 "Tensor")
@@ -114,20 +112,10 @@ def _(gradient, q, k, v, *others, **keywords):
     return sdpa_backward_flop_count(gradient, q, k, v)
 
 
-@contextlib.contextmanager
-def with_dropout():
-    """A context in which this thread traces graphs: attention with dropout becomes attention()."""
-    _tracing.active = True
-    try:
-        yield
-    finally:
-        _tracing.active = False
-
-
 # PyTorch's tracers call this instead of its kernel, which is a composition of other operators. Autocast has converted the operands.
 @WHOLE.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)
 def _(*args, **kwargs):
-    y = _attention(*args, **kwargs) if getattr(_tracing, "active", False) else None
+    y = _attention(*args, **kwargs) if tracing.is_active() else None
     return WHOLE._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs) if y is None else y
 
 

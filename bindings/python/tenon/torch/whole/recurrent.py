@@ -17,6 +17,8 @@ from torch.nn.functional import linear
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.flop_counter import register_flop_formula
 
+from . import tracing
+
 ARGUMENTS = "Tensor input, {} hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 FUNCTIONS = {getattr(_VF, mode): mode for mode in MODES}
@@ -232,16 +234,13 @@ def _layers(mode, x, states, params, projects, has_biases, num_layers, dropout, 
 def _trace_whole(mode):
     """While Dynamo traces for Tenon, PyTorch's operator is the composition. Its own walks through all steps, so each length would be traced
     again, in a time that grows with the length."""
-    op, key = getattr(torch.ops.aten, mode).input, torch._C.DispatchKey.CompositeImplicitAutograd
-    before = op.py_kernels[key]  # PyTorch's, which py_impl does not replace
 
-    def run(x, hx, params, *rest):
+    def whole(x, hx, params, *rest):
         if _traces_for_tenon(sys._getframe(1)) and _composes(mode, x, hx, params, rest[-1]):
             return getattr(torch.ops.tenon, mode)(x, hx, params, *rest)
-        return before(x, hx, params, *rest)
+        return None
 
-    op.py_kernels[key] = run
-    op._dispatch_cache.clear()
+    tracing.replace_kernel(getattr(torch.ops.aten, mode).input, torch._C.DispatchKey.CompositeImplicitAutograd, whole)
 
 
 for _mode in MODES:
