@@ -20,7 +20,7 @@ namespace tenon {
 namespace {
 
 using namespace onednn;
-constexpr int64_t kProbe = 64;
+constexpr int64_t kProbe = 64, kProbeOfWindow = 3;
 constexpr size_t kChain = 8;  // longest chain that is searched for a root in front of an activation
 
 bool is_root(const Node& node) {
@@ -34,11 +34,21 @@ bool is_activation(const Node& node) {
 
 bool continues(const Node& node) { return op(node.op).kind == Kind::map || is_activation(node); }
 
-Sizes probe_sizes(const Graph& graph) {
+// The sizes of a window along the spatial axes of a convolution or of the gradient of its weights; else nothing.
+std::span<const Dim> window_of(const Graph& graph, const Node& node) {
+  if (node.op == ops::convolution) return std::span(graph.type(node.inputs[1]).shape).subspan(2);
+  if (node.op == ops::convolution_weight_gradient) return attr_as<Dims>(node, "kernel");
+  return {};
+}
+
+Sizes probe_sizes(const Graph& graph, const Node& root) {
   Sizes sizes{graph.dims.get(), {}, default_parallel().threads()};
+  const std::span<const Dim> window = window_of(graph, root);
   for (int i = 0; i < graph.dims->symbol_count(); ++i) {
-    auto [low, high] = graph.dims->range(graph.dims->symbol_at(i));
-    sizes.symbols.push_back(std::clamp(kProbe, low, high));
+    const Dim symbol = graph.dims->symbol_at(i);
+    auto [low, high] = graph.dims->range(symbol);
+    sizes.symbols.push_back(
+        std::clamp(std::ranges::count(window, symbol) > 0 ? kProbeOfWindow : kProbe, low, high));
   }
   return sizes;
 }
@@ -189,7 +199,7 @@ bool has_slow_function(const Spec& spec) {
 // The bid for a group's problem at the sizes that are probed, according to the library's offer.
 Bid offered(const Graph& graph, std::span<const ValueId> members, const std::string& name,
             FunctionRef<Problem(const Sizes&)> problem) {
-  const Sizes sizes = probe_sizes(graph);
+  const Sizes sizes = probe_sizes(graph, graph.node(members[0]));
   if (!has_value(graph, members, sizes)) return {false, 0, "its sizes cannot be probed"};
   const Problem p = problem(sizes);
   if (p.empty) return {true, 0.5, "nothing to compute"};

@@ -104,8 +104,8 @@ void lower_matmul(Problem& p) {
 
 // Whether a convolution, transposed or not, is pointwise: its window is one element at stride 1 without padding, so it multiplies
 // each pixel by one matrix.
-bool is_pointwise(const Problem& p, const Spec& spec) {
-  return (p.form == Form::convolution || p.form == Form::deconvolution) && spec.groups == 1 &&
+bool is_pointwise(const Problem& p) {
+  return (p.form == Form::convolution || p.form == Form::deconvolution) && p.groups == 1 &&
          all_are(p.kernel, 1) && all_are(p.strides, 1) && all_are(p.low, 0) && all_are(p.high, 0);
 }
 
@@ -142,7 +142,7 @@ void split_groups(Array& w, int64_t groups) {
 void lower_weight_gradient(Problem& p, const Spec& spec) {
   if (spec.channels_last)
     for (Array* a : {&p.source, &p.weights}) channels_second(*a);
-  split_groups(p.output, spec.groups);
+  split_groups(p.output, p.groups);
   p.output.any = true;
   if (p.source.count() > 0 && p.weights.count() > 0) return;
   // An empty sum: one image of zeros, of the size of one window.
@@ -166,7 +166,14 @@ void lower_spatial(Problem& p, const Spec& spec) {
   }
   if (p.form == Form::convolution || p.form == Form::deconvolution) {
     Array& w = p.weights;
-    const int64_t g = spec.groups;
+    const int64_t g = p.groups;
+    if (w.count() == 0) {  // an empty sum: each group has one channel of zeros
+      w.dims[p.form == Form::deconvolution ? 0 : 1] = p.form == Form::deconvolution ? g : 1;
+      w.strides = plain_strides(w.dims, false);
+      p.source.dims[1] = g;
+      w.zero = p.source.zero = true;
+      w.offset = 0;
+    }
     if (p.form == Form::deconvolution) {  // [C, O/g, k..] to [g, O/g, C/g, k..]
       w.dims.insert(w.dims.begin(), g);
       w.strides.insert(w.strides.begin(), w.strides[0] * (w.dims[1] / g));
@@ -229,13 +236,14 @@ Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   }
   p.kernel = sizes.eval(spec.kernel);
   p.strides = sizes.eval(spec.strides);
-  p.low = spec.low;
-  p.high = spec.high;
-  p.dilations = spec.dilations;
+  p.low = sizes.eval(spec.low);
+  p.high = sizes.eval(spec.high);
+  p.dilations = sizes.eval(spec.dilations);
+  p.groups = sizes.eval(spec.groups);
   p.include_pad = spec.include_pad;
   if (p.form == Form::matmul)
     lower_matmul(p);
-  else if (is_pointwise(p, spec) && !spec.operands[1].constant)
+  else if (is_pointwise(p) && !spec.operands[1].constant)
     lower_pointwise(
         p, spec.channels_last);  // reads the weights in place; a convolution would reorder them at each call
   else if (p.form == Form::weight_gradient)

@@ -27,6 +27,7 @@ struct Problem {
   std::vector<PostOp> post_ops;  // their `operand` is an index into `others`
   std::vector<Array> others;
   std::vector<int64_t> kernel, strides, low, high, dilations;
+  int64_t groups = 1;
   bool include_pad = true;
   int threads = 1;  // the most that the library may use
 

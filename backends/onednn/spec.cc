@@ -108,10 +108,10 @@ void add_bias(Spec& spec, Operand bias, size_t axis) {
 void read_windows(const Node& node, Spec& spec) {
   spec.channels_last = attr_as<std::string>(node, "layout") == "channels_last";
   spec.strides = attr_as<Dims>(node, "strides");
-  spec.low = attr_ints(node, "padding");
-  spec.high = attr_ints(node, "padding_high");
-  spec.dilations = attr_ints(node, "dilations");
-  spec.groups = attr_int(node, "groups");
+  spec.low = attr_as<Dims>(node, "padding");
+  spec.high = attr_as<Dims>(node, "padding_high");
+  spec.dilations = attr_as<Dims>(node, "dilations");
+  spec.groups = attr_as<Dim>(node, "groups");
 }
 
 Status read_convolution(const Graph& graph, const Node& node, const StridesOf& strides_of, Spec& spec) {
@@ -119,13 +119,13 @@ Status read_convolution(const Graph& graph, const Node& node, const StridesOf& s
   spec.form = transposed ? Form::deconvolution : Form::convolution;
   read_windows(node, spec);
   if (transposed) {
-    auto extra = attr_ints(node, "output_padding");
-    for (size_t i = 0; i < extra.size(); ++i) spec.high[i] -= extra[i];
+    const Dims& extra = attr_as<Dims>(node, "output_padding");
+    for (size_t i = 0; i < extra.size(); ++i) spec.high[i] = graph.dims->sub(spec.high[i], extra[i]);
   }
   const Dims& weights = graph.type(node.inputs[1]).shape;
   spec.kernel.assign(weights.begin() + 2, weights.end());
   for (Dim d : weights)
-    if (!d.is_const() || d.value() == 0) return unsupported("its weights have no known size");
+    if (d == Dim(0)) return unsupported("its weights have no elements");
   if (node.inputs.size() > 2)
     add_bias(spec, operand_of(graph, node.inputs[2], strides_of),
              spec.channels_last ? spec.output.shape.size() - 1 : 1);
@@ -138,11 +138,13 @@ Status read_average(const Graph& graph, const Node& node, Spec& spec) {
   if (node.op == ops::avg_pool) {
     spec.kernel = attr_as<Dims>(node, "kernel");
     spec.strides = attr_as<Dims>(node, "strides");
-    spec.low = attr_ints(node, "padding");
-    spec.high = attr_ints(node, "padding_high");
+    spec.low = attr_as<Dims>(node, "padding");
+    spec.high = attr_as<Dims>(node, "padding_high");
     spec.include_pad = attr_as<bool>(node, "count_include_pad");
     int64_t cells = 1;
     for (size_t i = 0; i < spec.kernel.size(); ++i) {
+      if (!spec.kernel[i].is_const() || !spec.low[i].is_const() || !spec.high[i].is_const())
+        return unsupported("its windows have no known size");
       cells *= spec.kernel[i].value();
       if (spec.include_pad && spec.high[i] > spec.low[i])
         return unsupported("windows reach past the padding that counts");

@@ -42,9 +42,8 @@ struct Spec {
   Operand output;
   std::vector<PostOp> post_ops;
   bool channels_last = false;
-  Dims kernel, strides;
-  std::vector<int64_t> low, high, dilations;
-  int64_t groups = 1;
+  Dims kernel, strides, low, high, dilations;
+  Dim groups = 1;
   bool include_pad = true;
 };
 

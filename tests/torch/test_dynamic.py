@@ -135,7 +135,8 @@ class Filter(nn.Module):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("window, how", [((3, 3), {}), ((11, 1), {"bias": True}), ((1, 5), {"stride": 2}), ((3, 2), {"stride": 2, "dilation": 2})])
+@pytest.mark.parametrize("window, how", [((3, 3), {}), ((11, 1), {"bias": True}), ((1, 5), {"stride": 2}), ((3, 2), {"stride": 2, "dilation": 2}),
+                                         ((7, 7), {}), ((3, 3), {"per_group": 2})])
 def test_filters_of_any_number_of_channels(window, how, dtype):
     shapes = [(2, 3, 20, 17), (3, 2, 13, 30), (4, 5, 16, 18), (2, 6, 15, 11), (3, 4, 15, 15)]
     tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
@@ -143,15 +144,33 @@ def test_filters_of_any_number_of_channels(window, how, dtype):
     assert kernels[-1] == kernels[0]
 
 
-@pytest.mark.parametrize("window, how, why", [((7, 7), {}, "windows of (7, 7)"), ((3, 3), {"per_group": 2}, "several channels in a group")])
-def test_filters_that_stay_in_pytorch(window, how, why):
-    model = Filter(window, **how)
-    compiled = torch.compile(model, backend="tenon", dynamic=True)
-    with torch.no_grad():
-        for shape in ((2, 3, 20, 17), (3, 2, 13, 30)):
-            x = torch.randn(shape)
-            torch.testing.assert_close(compiled(x), model(x))
-    assert any(why in reason for reason in tenon.stats()["fallback_reasons"]), tenon.stats()["fallback_reasons"]
+@pytest.mark.parametrize("function, shapes", [
+    (lambda x, w, b: F.conv1d(x, w, b, padding=1), [((n, c, 40 + n), (m, c, k), (m,)) for n, c, m, k in ((2, 3, 4, 5), (3, 4, 8, 4), (2, 16, 32, 7))]),
+    (lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1, groups=2).relu(),
+     [((n, 2 * c, 20, 17), (2 * m, c, k, k + 2), (2 * m,)) for n, c, m, k in ((2, 3, 4, 5), (3, 4, 8, 4), (2, 16, 32, 6))]),
+    (lambda x, w, b: F.conv2d(x, w, b, padding=w.shape[-1] // 2, groups=x.shape[1]),
+     [((n, c, 20, 17), (c, 1, k, k), (c,)) for n, c, k in ((2, 3, 5), (3, 4, 3), (2, 16, 7))]),
+    (lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1),
+     [((n, c, 7, 9), (c, m, k, k), (m,)) for n, c, m, k in ((2, 3, 4, 5), (3, 4, 8, 4), (2, 16, 32, 6))]),
+    (lambda x, w, b: F.conv2d(x, w, b).sigmoid(), [((n, c, 7, 9), (m, c, k, k), (m,)) for n, c, m, k in ((2, 3, 4, 5), (3, 4, 8, 4), (2, 16, 32, 6))]),
+], ids=["conv1d", "groups", "depthwise", "transposed", "activation"])
+@pytest.mark.parametrize("train", [False, True])
+def test_convolutions_by_weights_of_any_size(function, shapes, train):
+    """Weights that are arguments: one program for all sizes, forward and backward."""
+    compiled = torch.compile(function, backend="tenon", dynamic=True, fullgraph=True)
+    kernels = []
+    for sizes in shapes:
+        given = [torch.randn(size, requires_grad=train) for size in sizes]
+        copies = [t.detach().clone().requires_grad_(train) for t in given]
+        got, want = compiled(*given), function(*copies)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        if train:
+            (got * got).sum().backward()
+            (want * want).sum().backward()
+            for t, copy in zip(given, copies):
+                torch.testing.assert_close(t.grad, copy.grad, rtol=1e-4, atol=1e-3)
+        kernels.append(whole()["kernels_compiled"])
+    assert kernels[-1] == kernels[0]
 
 
 def test_mark_dynamic():

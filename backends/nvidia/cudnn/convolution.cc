@@ -76,6 +76,9 @@ bool reads_in_place(const Graph& graph, const Node& node, int operand, const Str
 Result<ConvolutionSpec> make_spec(const Graph& graph, ValueId convolution, const StridesOf& strides_of) {
   const Node& node = graph.node(convolution);
   ConvolutionSpec r;
+  for (std::string_view name : {"padding", "padding_high"})
+    if (!std::ranges::all_of(attr_as<Dims>(node, name), [](Dim d) { return d.is_const(); }))
+      return unsupported("cuDNN is used with constant padding only");
   r.dtype = node.type.dtype;
   r.tf32 = r.dtype == DType::f32 && attr_as<bool>(node, "tf32");
   r.transposed = attr_as<bool>(node, "transposed");

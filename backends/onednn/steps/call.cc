@@ -136,7 +136,7 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
   const Problem asked = at_sizes(spec, sizes);
   if (!asked.empty) {
     if (const auto three = windows_of_three(spec, asked)) return three_step(*three, asked, sizes);
-    if (const auto depthwise = depthwise_windows(spec, asked)) {
+    if (const auto depthwise = depthwise_windows(asked)) {
       planned(title(asked, "depthwise", spec.name));
       return depthwise_step(*depthwise, asked.threads);
     }

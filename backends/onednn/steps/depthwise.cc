@@ -44,11 +44,11 @@ class DepthwiseStep final : public Step {
 
 }  // namespace
 
-std::optional<DepthwiseWindows> depthwise_windows(const Spec& spec, const Problem& p) {
+std::optional<DepthwiseWindows> depthwise_windows(const Problem& p) {
   constexpr int64_t kFast = 3;  // rows and columns of dense windows for which the library has fast code
   const size_t axes = p.kernel.size();
-  if (p.form != Form::weight_gradient || spec.groups == 1 || axes > 2 || p.source.dims[1] != spec.groups ||
-      p.weights.dims[1] != spec.groups || (std::ranges::max(p.kernel) <= kFast && all_are(p.dilations, 1)))
+  if (p.form != Form::weight_gradient || p.groups == 1 || axes > 2 || p.source.dims[1] != p.groups ||
+      p.weights.dims[1] != p.groups || (std::ranges::max(p.kernel) <= kFast && all_are(p.dilations, 1)))
     return std::nullopt;
   const auto in = image_strides_of(p.source), out = image_strides_of(p.weights);
   if (!in || !out) return std::nullopt;
@@ -56,7 +56,7 @@ std::optional<DepthwiseWindows> depthwise_windows(const Spec& spec, const Proble
   inner::DepthwiseShape& s = made.shape;
   s.dtype = p.source.dtype;
   s.images = p.source.dims[0];
-  s.channels = spec.groups;
+  s.channels = p.groups;
   const auto sizes = [](const Array& a) { return std::vector<int64_t>(a.dims.begin() + 2, a.dims.end()); };
   s.size = pair_of(sizes(p.source), 1);
   s.out_size = pair_of(sizes(p.weights), 1);

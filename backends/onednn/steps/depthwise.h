@@ -17,7 +17,7 @@ struct DepthwiseWindows {
 };
 
 // Nothing if the problem is none of these.
-std::optional<DepthwiseWindows> depthwise_windows(const Spec& spec, const Problem& asked);
+std::optional<DepthwiseWindows> depthwise_windows(const Problem& asked);
 std::unique_ptr<Step> depthwise_step(const DepthwiseWindows& problem, int threads);
 
 }  // namespace tenon::onednn

@@ -18,6 +18,15 @@ std::optional<winograd::ImageStrides> image_strides(const Array& a) {
   return winograd::ImageStrides{a.strides[0], a.strides[2], a.strides[3]};
 }
 
+// Whether a spec or a problem has windows of 3x3 at stride 1, in f32.
+template <typename T>
+bool has_windows_of_three(const T& t) {
+  const bool images =
+      t.form == Form::convolution || t.form == Form::deconvolution || t.form == Form::weight_gradient;
+  return images && t.kernel.size() == 2 && t.groups == 1 && t.output.dtype == DType::f32 &&
+         all_are(t.kernel, 3) && all_are(t.strides, 1) && all_are(t.dilations, 1);
+}
+
 // Adds a term to the epilogue. False: its operand lies in another order, or there are too many terms.
 bool add_term(const Array& operand, bool multiplies, const Problem& p, WindowsOfThree& made) {
   const auto strides = image_strides(operand);
@@ -131,15 +140,10 @@ class WeightGradientStep final : public Step {
 
 }  // namespace
 
-bool may_use_winograd(const Spec& spec) {
-  const bool images = spec.form == Form::convolution || spec.form == Form::deconvolution ||
-                      spec.form == Form::weight_gradient;
-  return images && spec.kernel.size() == 2 && spec.groups == 1 && spec.output.dtype == DType::f32 &&
-         all_are(spec.kernel, 3) && all_are(spec.strides, 1) && all_are(spec.dilations, 1);
-}
+bool may_use_winograd(const Spec& spec) { return has_windows_of_three(spec); }
 
 std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& p) {
-  if (!may_use_winograd(spec) || env::winograd() == "off") return std::nullopt;
+  if (!has_windows_of_three(p) || env::winograd() == "off") return std::nullopt;
   WindowsOfThree made;
   made.of_weights = p.form == Form::weight_gradient;
   const Array &out = made.of_weights ? p.weights : p.output,

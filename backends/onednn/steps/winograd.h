@@ -31,7 +31,7 @@ struct WindowsOfThree {
   winograd::Epilogue epilogue;  // without the terms
 };
 
-// Whether the step of a spec is one of these at some sizes.
+// Whether the step of a spec is one of these at some sizes, as far as its windows are known.
 bool may_use_winograd(const Spec& spec);
 // Nothing if the problem is none of these or the library computes it in less time.
 std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& asked);

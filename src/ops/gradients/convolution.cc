@@ -63,14 +63,15 @@ Expr by_input(const Terms& t, const Dims& x, Expr weight, Expr dy) {
 }
 
 // The dy of a transposed convolution as the operand of a convolution: cuts off the elements that output_padding added
-// beyond all windows.
+// beyond all windows. Symbolic padding becomes zeros of dy.
 Expr without_extra(Expr dy, Shape& s) {
   Dims zero(dy.shape().size(), Dim(0)), crop = zero;
   bool crops = false;
   for (size_t i = 0; i < s.strides.size(); ++i) {
     const Dim high = dy.b->dims().sub(s.high[i], s.extra[i]);
-    s.high[i] = std::max(high, Dim(0));
-    if (high < Dim(0)) {
+    const bool stays = s.extra[i] == Dim(0) || (high.is_const() && high.value() >= 0);
+    s.high[i] = stays ? high : Dim(0);
+    if (!stays) {
       crop[(s.last ? 1 : 2) + i] = high;
       crops = true;
     }

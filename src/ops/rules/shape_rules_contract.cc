@@ -7,11 +7,10 @@
 namespace tenon::shapes {
 namespace {
 
-// An attribute list of one constant per spatial axis. An empty list stands for `fallback` on every axis, if
-// there is a fallback. The entries are sizes, because DimTable's arithmetic detects overflow.
-Result<Dims> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
-                      std::optional<int64_t> fallback = {}) {
-  TENON_TRY(r.ints(name).status());
+// An attribute list of one amount per spatial axis. An empty list stands for `fallback` on every axis, if
+// there is a fallback.
+Result<Dims> amounts_per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
+                              std::optional<int64_t> fallback = {}) {
   Dims values = r.dims(name);
   if (values.empty() && fallback) values.assign(axes, *fallback);
   if (values.size() != axes)
@@ -19,6 +18,13 @@ Result<Dims> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t
                     std::to_string(axes) + " spatial axes");
   TENON_TRY(r.amounts(values, low, name));
   return values;
+}
+
+// The same, of constants. They are sizes all the same, because DimTable's arithmetic detects overflow.
+Result<Dims> per_axis(const Rule& r, std::string_view name, size_t axes, int64_t low,
+                      std::optional<int64_t> fallback = {}) {
+  TENON_TRY(r.ints(name).status());
+  return amounts_per_axis(r, name, axes, low, fallback);
 }
 
 struct Spatial {
@@ -38,16 +44,17 @@ bool has_attr(const Node& node, std::string_view name) {
   return std::any_of(specs.begin(), specs.end(), [&](const AttrSpec& spec) { return spec.name == name; });
 }
 
-Result<int64_t> groups_of(const Rule& r) {
-  TENON_ASSIGN(const int64_t groups, r.integer("groups"));
-  if (groups < 1) return r.refuse("groups must be at least 1, not " + std::to_string(groups));
+Result<Dim> groups_of(const Rule& r) {
+  const Dim groups = attr_as<Dim>(r.c.node, "groups");
+  if (groups.is_const() && groups.value() < 1)
+    return r.refuse("groups must be at least 1, not " + r.print(groups));
   return groups;
 }
 
 // How windows lie on an image, one entry per spatial axis.
 struct Windows {
   Dims strides, low, high, dilations;
-  int64_t groups = 1;
+  Dim groups = 1;
 
   // The number of windows along spatial axis i of an image.
   Result<Dim> count(const Rule& r, DimTable& dims, Dim size, Dim kernel, size_t i) const {
@@ -55,15 +62,17 @@ struct Windows {
   }
 };
 
-// dilation: of a node without dilations.
+// dilation: of a node without dilations. The padding of a convolution, which has groups, may be symbolic.
 Result<Windows> windows(const Rule& r, const Node& node, size_t axes, std::optional<int64_t> dilation = {}) {
   Windows w;
-  if (has_attr(node, "groups")) {
+  const bool convolves = has_attr(node, "groups");
+  if (convolves) {
     TENON_ASSIGN(w.groups, groups_of(r));
   }
+  const auto padding = convolves ? amounts_per_axis : per_axis;
   TENON_ASSIGN(w.strides, per_axis(r, "strides", axes, 1));
-  TENON_ASSIGN(w.low, per_axis(r, "padding", axes, 0));
-  TENON_ASSIGN(w.high, per_axis(r, "padding_high", axes, 0));
+  TENON_ASSIGN(w.low, padding(r, "padding", axes, 0, {}));
+  TENON_ASSIGN(w.high, padding(r, "padding_high", axes, 0, {}));
   if (!has_attr(node, "dilations")) {
     w.dilations.assign(axes, Dim(1));
   } else {
@@ -73,11 +82,11 @@ Result<Windows> windows(const Rule& r, const Node& node, size_t axes, std::optio
 }
 
 // Channels fall into groups. text: begins a refusal.
-Status fall_into_groups(const Rule& r, Dim channels, int64_t groups, const std::string& text) {
+Status fall_into_groups(const Rule& r, Dim channels, Dim groups, const std::string& text) {
   if (r.divides(groups, channels)) return {};
   const std::string why = text + r.print(channels) + " channels ";
-  if (channels.is_const()) return r.refuse(why + "do not fall into " + std::to_string(groups) + " groups");
-  return r.decline(why + "are not known to fall into " + std::to_string(groups) + " groups");
+  if (channels.is_const()) return r.refuse(why + "do not fall into " + r.print(groups) + " groups");
+  return r.decline(why + "are not known to fall into " + r.print(groups) + " groups");
 }
 
 // Parameters from operand `first` on have exactly this shape.
@@ -154,7 +163,7 @@ Result<Dims> convolution(InferContext& c) {
       return r.refuse("output_padding must be smaller than stride or dilation");
   }
   const Dim inner = transposed ? w[0] : c.dims.mul(w[1], at.groups);
-  TENON_TRY(r.agree(x[s.channel], inner, text + " with groups=" + std::to_string(at.groups) + ", channels"));
+  TENON_TRY(r.agree(x[s.channel], inner, text + " with groups=" + r.print(at.groups) + ", channels"));
   TENON_TRY(fall_into_groups(r, w[0], at.groups, text + ": "));
   const Dim channels = transposed ? c.dims.mul(w[1], at.groups) : w[0];
   TENON_TRY(parameters(r, 2, {channels}));
@@ -336,7 +345,7 @@ Result<Dims> norm_channels(InferContext& c) {
   const Dim channels = r.shape(0)[axis];
   TENON_TRY(parameters(r, 1, {channels}));
   if (has_attr(c.node, "groups")) {
-    TENON_ASSIGN(const int64_t groups, groups_of(r));
+    TENON_ASSIGN(const Dim groups, groups_of(r));
     TENON_TRY(fall_into_groups(r, channels, groups, ""));
   }
   return r.shape(0);

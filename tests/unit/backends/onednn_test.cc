@@ -425,6 +425,32 @@ TEST(OneDnn, Convolution) {
        " %z = relu(%s)\n return %z\n}",
        {{2, 8, 8, 16}, {16, 16, 1, 1}, {16}, {2, 8, 8, 16}},
        "post-ops: bias add relu"},
+      {"weights of any size",
+       "graph @f(%x: f32[N,C,H,W], %w: f32[M,C,R,S], %b: f32[M]) {\n %y = convolution(%x, %w, %b){" CONV
+       "}\n %r = relu(%y)\n return %r\n}",
+       {{2, 16, 9, 8}, {32, 16, 3, 2}, {32}},
+       "convolution 2x16x9x8 by 32x16x3x2 f32"},
+      {"weights of any size, no channels",
+       "graph @f(%x: f32[N,C,H,W], %w: f32[M,C,R,S], %b: f32[M]) {\n %y = convolution(%x, %w, %b){" CONV
+       "}\n return %y\n}",
+       {{2, 0, 9, 8}, {32, 0, 3, 3}, {32}},
+       "convolution 2x1x9x8 by 32x1x3x3 f32"},
+      {"transposed, weights of any size, no channels",
+       "graph @f(%x: f32[N,2*C,5,5], %w: f32[2*C,M,3,3]) {\n %y = convolution(%x, %w){" CONV
+       ", groups=2, transposed=true, output_padding=[1,1]}\n return %y\n}",
+       {{2, 0, 5, 5}, {0, 4, 3, 3}},
+       "convolution 2x2x5x5 by 2x4x1x3x3 f32"},
+      {"depthwise, any number of channels",
+       "graph @f(%x: f32[N,9,9,C], %w: f32[C,1,R,R]) {\n %y = convolution(%x, %w){strides=[1,1], "
+       "padding=[2,2], padding_high=[2,2], dilations=[1,1], groups=C, layout=\"channels_last\"}\n"
+       " return %y\n}",
+       {{2, 9, 9, 16}, {16, 1, 5, 5}},
+       "convolution 2x16x9x9 by 16x1x1x5x5 f32"},
+      {"any number of groups",
+       "graph @f(%x: f32[N,C,9,9], %w: f32[2*C,1,3,3]) {\n %y = convolution(%x, %w){" CONV
+       ", groups=C}\n return %y\n}",
+       {{2, 16, 9, 9}, {32, 1, 3, 3}},
+       "convolution 2x16x9x9 by 16x2x1x3x3 f32"},
       {"one axis",
        "graph @f(%x: f32[N,16,L], %w: f32[32,16,3]) {\n %y = convolution(%x, %w){strides=[1], padding=[1], "
        "padding_high=[1], dilations=[1]}\n return %y\n}",

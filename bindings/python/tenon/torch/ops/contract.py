@@ -3,9 +3,6 @@
 Tested by tests/torch/test_lower.py and test_recurrent.py.
 """
 
-import itertools
-import math
-
 import torch
 
 from ...graph_text import Unsupported
@@ -17,8 +14,6 @@ from .index import neutral
 from .map import number_is, scaled
 from .pool import longest_window, max_pool_with_indices, uneven_windows
 from .row import row
-
-MOST_PLACES = 32  # of a window that becomes one kernel; with more, PyTorch is as fast
 
 
 # --- contract ---------------------------------------------------------------------------------------------------------
@@ -87,33 +82,9 @@ def _(e, bias, a, b, beta=1, alpha=1):
 def _(e, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
     spatial = x.rank - 2
     stride, padding, dilation, output_padding = (_each(n, spatial) for n in (stride, padding, dilation, output_padding))
-    if not isinstance(groups, int) and not transposed:
-        return _depthwise(e, x, w, bias, stride, padding, dilation, groups)
     return e.op("convolution", [x, w, bias], e.dtype, e.shape, strides=stride, padding=padding, padding_high=padding,
                 dilations=dilation, groups=groups, transposed=bool(transposed), output_padding=output_padding,
                 tf32=e.tf32(x, torch.backends.cudnn.conv))
-
-
-def _depthwise(e, x, w, bias, stride, padding, dilation, groups):
-    """A convolution of each channel by its own window, where the number of channels is a symbol, which the op `convolution` does not take. It is
-    the sum of the products of the places of a window, one kernel."""
-    window, shape = w.shape[2:], e.shape
-    if not all(isinstance(n, int) for n in window) or math.prod(window) > MOST_PLACES:
-        raise Unsupported(f"a convolution by windows of {window} in a number of groups that is a symbol")
-    if not (sizes.same(w.shape[0], groups) and sizes.same(x.shape[1], groups)):
-        raise Unsupported("a convolution in a number of groups that is a symbol, with several channels in a group")
-    ones = (1,) * len(window)
-    x, w = e.pad(e.wide(x), [0, 0, *padding], [0, 0, *padding]), e.reshape(e.wide(w), (groups, *window))
-    y = None if bias is None else e.reshape(e.wide(bias), (groups, *ones))
-    for place in itertools.product(*map(range, window)):
-        part, weight = x, w
-        for axis, at in enumerate(place):
-            start = at * dilation[axis]
-            part = e.slice(part, 2 + axis, start, sizes.size(start + (shape[2 + axis] - 1) * stride[axis] + 1), stride[axis])
-            weight = e.slice(weight, 1 + axis, at, at + 1)
-        part = e.map("mul", part, weight)
-        y = part if y is None else e.map("add", y, part)
-    return e.cast(y, e.dtype)
 
 
 def _each(values, count):
