@@ -19,7 +19,7 @@ from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
 from .. import _abi, report
-from . import codegen, decompositions, function_cache, program_cache, rng, serialization, training
+from . import codegen, decompositions, function_cache, list_inputs, program_cache, rng, serialization, training
 from .garbage import without_collections
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
@@ -44,6 +44,8 @@ class _Overlap(Exception):
 
 def compile_graph(gm, example_inputs, options, records=None):
     """The function of Dynamo's graph gm. records: a list that gets the report.Record of each of its graphs."""
+    if list_inputs.any_list(example_inputs):
+        return list_inputs.compiled(gm, example_inputs, functools.partial(compile_graph, options=options, records=records))
     _abi.library()  # a missing library is an error that the user sees, not a fallback
     recurrent.keep_whole(gm)
     compilation = _Compilation(gm, example_inputs, options, records)
