@@ -284,6 +284,17 @@ def test_saved_values_are_gone_before_the_gradient_of_an_embedding(monkeypatch):
 
 
 @pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
+def test_no_parameter_is_donated_beside_an_effect():
+    """A solver's check for errors is an effect, and the graph has a token for it. PyTorch then counts donated values from the wrong one
+    on: it names a parameter."""
+    (model, f), (other, g) = pair(nn.utils.parametrizations.orthogonal(nn.Linear(12, 9), orthogonal_map="cayley"))
+    x = torch.randn(2, 12)
+    for run in (f, g):
+        run(x).square().mean().backward()
+    torch.testing.assert_close(gradients(model), gradients(other))
+    assert not any("donated" in why for why in tenon.stats()["fallback_reasons"]), tenon.stats()["fallback_reasons"]
+
+
 def test_no_memory_for_a_gradient(monkeypatch):
     """The program may have overwritten saved values, so the error is the caller's. The next step is right."""
     full, empty = [], marshal.chosen.empty

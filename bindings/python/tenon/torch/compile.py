@@ -138,7 +138,9 @@ class _Compilation:
         donated = ()
         if kind == "backward":
             metadata = torch._guards.TracingContext.get().fw_metadata
-            donated, metadata.bw_donated_idxs = metadata.bw_donated_idxs or (), []  # [] makes retain_graph=True no error
+            # PyTorch counts the values from the token of an effect on, so with a token the indices are those of the values behind.
+            donated = () if metadata.tokens else metadata.bw_donated_idxs or ()
+            metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:
             self.written.update(_written(len(self.own) + len(self.example_inputs)))
         record = self.note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
