@@ -162,6 +162,40 @@ def test_sizes_that_vary(again):
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("train", [False, True])
+def test_floats_that_vary(cache, train):
+    """A float that PyTorch makes a constant of a graph, such as one that the graph returns, is not in the key of the graph."""
+    def returned(x, c):
+        return x * c, c * 2.0
+
+    def used(x, c):
+        rest = 1.0 - 1.0 / c
+        return torch.add(x * rest, x.sin(), alpha=1 - rest), c
+
+    for f in (returned, used):
+        call = compiled(f)
+        for c in (1.5, 1.87, 2.24, 2.61, 1.87):
+            x, z = (torch.linspace(-1, 1, 6).requires_grad_(train) for _ in range(2))
+            got, want = call(x, c), f(z, c)
+            assert got[1] == want[1]
+            torch.testing.assert_close(got[0], want[0])
+            if train:
+                got[0].sum().backward()
+                want[0].sum().backward()
+                torch.testing.assert_close(x.grad, z.grad)
+
+
+def test_a_float_that_stays_an_input(again):
+    def run():
+        call, x = compiled(lambda x, c: (x * c).sin()), torch.linspace(-1, 1, 6)
+        results = [call(x, c) for c in (1.5, 1.87, 2.24)]
+        torch.testing.assert_close(results, [(x * c).sin() for c in (1.5, 1.87, 2.24)])
+        return results
+
+    first, second = again(run, times=2)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
 def test_a_graph_that_writes_to_its_inputs(again):
     def f(x, y):
         x.add_(1)

@@ -22,6 +22,7 @@ from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallab
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._inductor.output_code import OutputCode
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .. import _abi, report
 from . import program_cache
@@ -153,6 +154,8 @@ class Kept(_Output):
         record = self.record()
         if record.compiled is None:
             raise BypassAOTAutogradCache("tenon: a graph runs in PyTorch")
+        if _is_for_certain_floats():
+            raise BypassAOTAutogradCache("tenon: the function is for certain values of Python floats")
         try:
             with _disable_current_modes():  # constants are real tensors
                 data = dump(record.compiled, self.options, record)
@@ -163,6 +166,13 @@ class Kept(_Output):
     def __reduce__(self):
         text, self.text = self.text, None
         return _unpickle, (text,)
+
+
+def _is_for_certain_floats():
+    """Whether a guard of the graph that is compiled now names a Python float. The graph then has its value as a constant, such as that of a
+    float that it returns. The guards of PyTorch's entries are about sizes only."""
+    guards = torch._guards.TracingContext.get().fake_mode.shape_env.guards
+    return any(symbol_is_type(s, SymT.FLOAT) for guard in guards for s in guard.expr.free_symbols)
 
 
 def _unpickle(text):
