@@ -119,13 +119,14 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
     order.push_back(c);
   };
   const bool inner_possible = best_inner >= 0 && !carried;
-  // Lanes of neighbouring windows need no sum of the lanes at the end of each window.
+  // Lanes of neighbouring windows need no sum of the lanes at the end of each window, and fill a vector however long a window is.
   const bool windows = inner_possible && best_par >= 0 && std::ranges::any_of(repeated, [&](const Access& a) {
                          return coefficient(a.address, s.classes[best_par].back()) == Dim(1) &&
                                 coefficient(a.address, s.classes[best_inner].back()) == Dim(1);
                        });
+  const bool filled = best_par >= 0 && !is_narrow(merged_extent(dims, axes, s.classes[best_par]));
   if (best_par >= 0 &&
-      (!inner_possible || par_score > inner_score || (windows && par_score == inner_score))) {
+      (!inner_possible || par_score > inner_score || (windows && (filled || par_score == inner_score)))) {
     s.simd_par = true;
     to_back(s.par, best_par);
   } else if (inner_possible) {
