@@ -56,7 +56,14 @@ class Joiner {
     only_in_second_.insert(std::get<ValueId>(second_.buffers[b]));
     joined_.buffers.push_back(second_.buffers[b]);
     joined_.kernel.buffers.push_back(buffer);
+    joined_.kernel.buffers.back().name = free_name(buffer.name.substr(0, 1));
     return true;
+  }
+  std::string free_name(const std::string& letter) const {
+    size_t number = joined_.kernel.buffers.size() - 1;
+    const auto is_taken = [&](const Buffer& b) { return b.name == letter + std::to_string(number); };
+    while (std::ranges::any_of(joined_.kernel.buffers, is_taken)) ++number;
+    return letter + std::to_string(number);
   }
 
   Extent renamed(Extent e) const {

@@ -117,6 +117,24 @@ TEST(JoinPieces, ManyPiecesAreSeveralKernels) {
   const auto joined = jit::join_pieces(pieces);
   EXPECT_GT(joined.size(), 1u);
   EXPECT_LT(joined.size(), 4u);
+  for (const LoweredKernel& k : joined) EXPECT_TRUE(verify(k.kernel).ok()) << print(k.kernel);
+}
+
+TEST(JoinPieces, BuffersOfOneNameAreRenamed) {
+  const Graph graph = parsed(R"(graph @f(%x: f32[N,8], %a: f32[], %b: f32[], %c: f32[]) {
+  %p = mul(%x, %a)
+  %q = mul(%x, %b)
+  %r = mul(%x, %c)
+  %y = concat(%p, %q, %r){axis=1}
+  return %y
+})");
+  const auto kernels = kernels_of(graph);
+  ASSERT_EQ(kernels.size(), 1u);
+  const Status valid = verify(kernels[0].kernel);
+  EXPECT_TRUE(valid.ok()) << valid.message() << "\n" << print(kernels[0].kernel);
+  std::vector<HostTensor> inputs = random_inputs(graph);
+  const CheckResult result = check_program(graph, inputs);
+  EXPECT_EQ(result.kind, CheckResult::right) << result.message;
 }
 
 TEST(JoinPieces, ResultsAreTheEvaluators) {
