@@ -283,6 +283,28 @@ def test_autocast_with_batch_norm():
     compare(Autocast(), (torch.randn(4, 3, 33, 33),), rtol=0.1, atol=0.05)
 
 
+def test_autocast_keeps_the_statistics_of_a_batch_norm_wide():
+    """Gradients of the convolution in front are as exact as in eager mode, which saves the statistics in f32."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(16, 16, 3, groups=16), nn.BatchNorm2d(16), nn.SiLU())
+    for p in model.parameters():
+        p.data = p.data.bfloat16().float()
+    x, weights = torch.randn(4, 16, 20, 20).relu().bfloat16(), torch.randn(4, 16, 1, 1)
+
+    def gradient(run, own, dtype=torch.float32):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype != torch.float64):
+            y = run(x.to(dtype))
+        (y.to(dtype) * weights.to(dtype)).mean().backward()
+        return own[0].weight.grad.double()
+
+    copies = [copy.deepcopy(model) for _ in range(3)]
+    exact = gradient(copies[0].double(), copies[0], torch.float64)
+    eager = gradient(copies[1], copies[1])
+    tenon_s = gradient(torch.compile(copies[2], backend="tenon"), copies[2])
+    error = lambda g: (g - exact).square().mean().sqrt()
+    assert error(tenon_s) < 1.5 * error(eager), (error(tenon_s), error(eager))
+
+
 def test_bf16_batch_norm_trains():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).bfloat16()
     compare(model, (torch.randn(2, 3, 8, 8, dtype=torch.bfloat16),), rtol=0.05, atol=0.02)

@@ -23,6 +23,7 @@ native_group_norm_backward rrelu_with_noise_backward smooth_l1_loss_backward sof
 """.split()
 
 
+BATCH_NORMS = "_batch_norm_no_update _batch_norm_with_update_functional _native_batch_norm_legit _native_batch_norm_legit_functional".split()
 QUANTIZED = "quantize_per_tensor dequantize_per_tensor quantize_per_channel dequantize_per_channel".split()
 
 
@@ -42,6 +43,7 @@ def _table(quantized):
     for op in (torch.ops.aten.linspace.default, torch.ops.aten.linspace.Tensor_Tensor, torch.ops.aten.linspace.Tensor_Scalar,
                torch.ops.aten.linspace.Scalar_Tensor):
         found[op] = _from_integers(found[op])
+    found |= {op: _with_wide_statistics(found[op]) for op in found if op._opname in BATCH_NORMS}
     found[torch.ops.aten.native_dropout.default] = _dropout_of_all
     found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
     found[torch.ops.aten._amp_update_scale.default] = _update_scale
@@ -66,6 +68,21 @@ def _from_integers(linspace):
         return linspace(start, end, steps, dtype=dtype, **more)
 
     return from_integers
+
+
+def _with_wide_statistics(batch_norm):
+    """With an image of 16 bits and parameters of f32, as under autocast, PyTorch's kernel for the CPU saves the statistics in f32. The
+    decomposition rounds them to the dtype of the image."""
+    import torch
+
+    def run(x, *others):
+        wide = any(isinstance(t, torch.Tensor) and t.dtype == torch.float32 for t in others)
+        if not wide or x.device.type != "cpu" or x.dtype not in (torch.bfloat16, torch.float16):
+            return batch_norm(x, *others)
+        y, *statistics = batch_norm(x.float(), *others)
+        return y.to(x.dtype), *statistics
+
+    return run
 
 
 def _dropout_of_all(x, p, train):
