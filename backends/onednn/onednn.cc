@@ -15,6 +15,7 @@
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/pixel_lanes.h"
 
 namespace tenon {
 namespace {
@@ -223,6 +224,8 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
     return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
   if (averages_planes(graph.node(members[0])))
     return {false, 0, "an average of windows of planes: loops put neighbouring windows in lanes"};
+  if (suits_pixel_lanes(graph, graph.node(members[0])))
+    return {false, 0, "a convolution of few channels: loops put neighbouring pixels in lanes"};
   if (is_pointwise_to_few(graph, graph.node(members[0])))
     return {false, 0, "a convolution by 1x1 windows to few channels: loops read the image as fast"};
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });

@@ -1,6 +1,6 @@
 // See passes.h. One forward sweep: a convolution of channels_first data reads transpose(x, to last) and is
-// followed by transpose(y, to first); the gradient of a weight reads two such transposes. A pooling does the same if x is such a transpose
-// to first, and stays as it is otherwise. Transposes that meet an op on their way to the outputs move past it:
+// followed by transpose(y, to first); the gradient of a weight reads two such transposes. A pooling, or a convolution of few channels
+// (pixel_lanes.h), does the same if x is such a transpose to first, and stays as it is otherwise. Transposes that meet an op on their way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
 //   a reshape that adds axes of size 1 at the end adds them before T
@@ -11,6 +11,7 @@
 
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/pixel_lanes.h"
 #include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 
@@ -104,7 +105,7 @@ class LayoutPass {
   ValueId channels_last(Node&& node) {
     const int64_t rank = static_cast<int64_t>(b_->shape(node.inputs[0]).size());
     if (rank < 3 || attr_as<std::string>(node, "layout") != "channels_first" ||
-        (is_pooling(node) && !carried(node.inputs[0])))
+        ((is_pooling(node) || suits_pixel_lanes(b_->graph(), node)) && !carried(node.inputs[0])))
       return b_->add(std::move(node));
     set_attr(node, "layout", std::string("channels_last"));
     const Perm perm = to_last(rank);
