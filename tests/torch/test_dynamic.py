@@ -423,6 +423,26 @@ def test_no_place_is_taken_by_a_program_of_other_sizes(library):
 
 
 # --- what is held ---
+@pytest.mark.parametrize("step", [1, 2])
+def test_results_that_overlap_themselves(step):
+    """Windows of a padded row, returned and saved for the backward pass."""
+    def f(x):
+        windows = F.pad(x, (1, 1)).unfold(1, 3, step)
+        return windows, (windows * windows.exp()).sum(2)
+
+    compiled = torch.compile(f, backend="tenon", dynamic=True)
+    for shape in ((4, 9), (5, 12)):
+        x = torch.randn(shape, requires_grad=True)
+        z = x.detach().clone().requires_grad_()
+        got, want = compiled(x), f(z)
+        torch.testing.assert_close(got, want)
+        assert [t.stride() for t in got] == [t.stride() for t in want]
+        got[1].sum().backward()
+        want[1].sum().backward()
+        torch.testing.assert_close(x.grad, z.grad)
+    whole()
+
+
 def test_empty_result_of_symbolic_strides():
     f = lambda x, i, y: x.put(i, y, True)
     g = torch.compile(f, backend="tenon", dynamic=True)

@@ -112,3 +112,5 @@ def test_strides():
     assert sizes.normal_strides((1, 3, 4), (100, 1, 3)) == (12, 1, 3)
     assert sizes.overlaps((3, 4), (0, 1)) and not sizes.overlaps((3, 4), (9, 1)) and not sizes.overlaps((2, 0, 3), (0, 3, 1))
     assert sizes.overlaps((3, 2), (1, 1)) and not sizes.overlaps((1, 4), (0, 1))
+    assert sizes.overlaps((4, N, 3), (N + 2, 1, 1)) and sizes.overlaps((N, 3), (2, 1)) and not sizes.overlaps((N, 3), (3, 1))
+    assert sizes.overlaps((N, M), (M, M)) and not sizes.overlaps((M, N - 2, 3), (3 * N - 6, 3, 1))

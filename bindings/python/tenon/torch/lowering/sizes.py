@@ -12,6 +12,7 @@ Tested by tests/torch/test_size_text.py, test_sizes.py and test_aot_semantics.py
 import ast
 import contextlib
 import functools
+import itertools
 import threading
 import weakref
 
@@ -442,19 +443,20 @@ _static_strides = functools.lru_cache(4096)(_computed_strides)
 
 
 def overlaps(shape, strides):
-    """Whether two elements may share memory. With symbolic sizes or strides, only a stride of 0 is detected."""
+    """Whether two elements share memory, if each symbolic size is at least 2. With symbolic strides, only a stride of 0 and two equal strides
+    are detected."""
     if is_empty(shape) or is_dense(shape, strides):
         return False
     axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]
     if any(is_zero(s) for s, _ in axes):
         return True
-    if all(isinstance(s, int) and isinstance(n, int) for s, n in axes):
-        reach = 0
-        for s, n in sorted(axes):
-            if s <= reach:
-                return True
-            reach += s * (n - 1)
-    return False
+    reach = 0  # of the axes so far, at least
+    for s, n in sorted(((s, n if isinstance(n, int) else 2) for s, n in axes if isinstance(s, int))):
+        if s <= reach:
+            return True
+        reach += s * (n - 1)
+    symbolic = [s for s, _ in axes if not isinstance(s, int)]
+    return any(same(s, t) for s, t in itertools.combinations(symbolic, 2))
 
 
 _BINARY = {ast.Add: lambda a, b: size(a + b), ast.Sub: lambda a, b: size(a - b), ast.Mult: lambda a, b: size(a * b),
