@@ -1,5 +1,5 @@
 // See onednn.h. A bid asks the library itself for an implementation of the node and its epilogue, with kProbe for the sizes that
-// are symbols. Reference implementations are refused.
+// are symbols and kProbeOfWindow for those of windows. Reference implementations are refused.
 #include "backends/onednn/onednn.h"
 
 #include <algorithm>

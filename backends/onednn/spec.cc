@@ -124,8 +124,6 @@ Status read_convolution(const Graph& graph, const Node& node, const StridesOf& s
   }
   const Dims& weights = graph.type(node.inputs[1]).shape;
   spec.kernel.assign(weights.begin() + 2, weights.end());
-  for (Dim d : weights)
-    if (d == Dim(0)) return unsupported("its weights have no elements");
   if (node.inputs.size() > 2)
     add_bias(spec, operand_of(graph, node.inputs[2], strides_of),
              spec.channels_last ? spec.output.shape.size() - 1 : 1);

@@ -1,6 +1,7 @@
 // See passes.h. One forward sweep: a convolution of channels_first data reads transpose(x, to last) and is
 // followed by transpose(y, to first); the gradient of a weight reads two such transposes. A pooling, or a convolution of few channels
-// (pixel_lanes.h), does the same if x is such a transpose to first, and stays as it is otherwise. Transposes that meet an op on their way to the outputs move past it:
+// (pixel_lanes.h), does the same if x is such a transpose to first, and stays as it is otherwise. Transposes that meet an op on their
+// way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
 //   a reshape that adds axes of size 1 at the end adds them before T

@@ -108,8 +108,8 @@ def test_hooks_and_several_losses():
         check(model, other)
 
 
-def test_saved_values_are_freed():
-    """The function empties the list, so the values of the forward pass go when the backward pass is done with them."""
+def test_a_list_is_emptied():
+    """The list holds no values of the forward pass once the backward pass has run."""
     def compile_graph(gm, inputs):
         assert not list_inputs.any_list(inputs)
         return gm

@@ -85,7 +85,8 @@ Result<Windows> windows(const Rule& r, const Node& node, size_t axes, std::optio
 Status fall_into_groups(const Rule& r, Dim channels, Dim groups, const std::string& text) {
   if (r.divides(groups, channels)) return {};
   const std::string why = text + r.print(channels) + " channels ";
-  if (channels.is_const()) return r.refuse(why + "do not fall into " + r.print(groups) + " groups");
+  if (channels.is_const() && groups.is_const())
+    return r.refuse(why + "do not fall into " + r.print(groups) + " groups");
   return r.decline(why + "are not known to fall into " + r.print(groups) + " groups");
 }
 

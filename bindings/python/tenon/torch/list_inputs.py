@@ -17,8 +17,7 @@ def any_list(inputs):
 
 def compiled(gm, inputs, compile_graph):
     """The function of Dynamo's graph gm, some of whose inputs are lists of tensors or numbers. compile_graph(gm, inputs) compiles the
-    graph that takes their elements instead. The function empties the lists that it may empty, so that values of the backward pass
-    are freed early."""
+    graph that takes their elements instead. The function empties the lists that PyTorch marks as its own."""
     def flat(_, elements):
         function = compile_graph(_with_elements(gm, inputs), elements)
 
