@@ -549,3 +549,15 @@ def test_a_window_longer_than_the_image(library):
                  lambda x: F.avg_pool2d(x, 1280, ceil_mode=True, count_include_pad=False, divisor_override=5)):
         torch.testing.assert_close(direct.call(pool, (x,)), pool(x))
         assert "1280" not in library.texts[-1]
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="PyTorch's kernel for plain x86-64 rounds twice")
+def test_linspace_has_the_bits_of_eager_mode():
+    ends, counts = ((0, 1), (0, 255), (-1, 1), (0.1, 7.3), (3, -2.5), (-7, 1e6)), (1, 2, 3, 8, 15, 16, 31, 33, 64, 100, 255, 256, 1000)
+
+    def f(x):
+        return [torch.linspace(a, b, n) * x for a, b in ends for n in counts]
+
+    x = torch.ones(())
+    for got, want in zip(torch.compile(f, backend="tenon")(x), f(x)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)

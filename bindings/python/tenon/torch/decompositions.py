@@ -5,6 +5,7 @@ convolutions, pooling, embedding and gelu have rows, because a whole op fuses be
 """
 
 import functools
+import struct
 import sys
 
 NAMES = """
@@ -42,7 +43,7 @@ def _table(quantized):
         found[op] = _of_classes(found[op])
     for op in (torch.ops.aten.linspace.default, torch.ops.aten.linspace.Tensor_Tensor, torch.ops.aten.linspace.Tensor_Scalar,
                torch.ops.aten.linspace.Scalar_Tensor):
-        found[op] = _from_integers(found[op])
+        found[op] = _as_the_kernel(found[op])
     found |= {op: _with_wide_statistics(found[op]) for op in found if op._opname in BATCH_NORMS}
     found[torch.ops.aten.native_dropout.default] = _dropout_of_all
     found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
@@ -53,8 +54,8 @@ def _table(quantized):
     return found
 
 
-def _from_integers(linspace):
-    """linspace to a dtype of integers casts both ends first, as PyTorch's kernel does."""
+def _as_the_kernel(linspace):
+    """linspace as PyTorch's kernel computes it: to a dtype of integers it casts both ends first, and to f32 it rounds once."""
     import torch
 
     def cast(end):
@@ -62,12 +63,38 @@ def _from_integers(linspace):
             return int(end)
         return end.trunc() if isinstance(end, torch.Tensor) and end.is_floating_point() else end
 
-    def from_integers(start, end, steps, *, dtype=None, **more):
+    def run(start, end, steps, *, dtype=None, **more):
         if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
             start, end = cast(start), cast(end)
+        if (dtype or torch.get_default_dtype()) == torch.float32 and torch.device(more.get("device") or "cpu").type == "cpu":
+            y = _linspace_of_f32(start, end, steps)
+            if y is not None:
+                return y
         return linspace(start, end, steps, dtype=dtype, **more)
 
-    return from_integers
+    return run
+
+
+def _linspace_of_f32(start, end, steps):
+    """linspace between numbers with the bits of PyTorch's kernel, which has one step in f32 and adds multiples of it to the nearer end with one
+    rounding. The sum in f64 and its rounding give the same. None if an operand is no number."""
+    import torch
+
+    if type(steps) is not int or steps < 2 or not all(type(n) in (int, float) for n in (start, end)):
+        return None
+    try:
+        first, last = _narrow(start), _narrow(end)
+        step = _narrow(_narrow(last - first) / _narrow(steps - 1))
+    except OverflowError:
+        return None
+    at = torch.arange(steps)
+    up, down = first + step * at.double(), last - step * (steps - 1 - at).double()
+    return torch.where(at < steps // 2, up, down).float()
+
+
+def _narrow(number):
+    """The number, rounded to f32. OverflowError: it is too large."""
+    return struct.unpack("f", struct.pack("f", number))[0]
 
 
 def _with_wide_statistics(batch_norm):
