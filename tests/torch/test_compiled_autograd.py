@@ -62,7 +62,7 @@ def check(model, other):
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_backward_passes(name, compiled):
-    """Two sizes, gradients that accumulate, forward passes in eager mode and compiled."""
+    """Batches of three sizes, gradients that accumulate, forward passes in eager mode and compiled."""
     model, other, run, shape = made(name)
     f = torch.compile(run, backend="tenon") if compiled else run
     for batch in (shape[0], shape[0] + 1, shape[0] + 3):
