@@ -95,7 +95,7 @@ class StridedCases {
   std::string convolution(bool transposed) {
     const bool last = one_in(2), line = one_in(4);
     const int64_t n = batch(), groups = pick<int64_t>({1, 1, 1, 2, 8});
-    const int64_t c = 8 * pick<int64_t>({1, 2}), o = groups * pick<int64_t>({1, 2, 3, 8});
+    const int64_t c = 8 * pick<int64_t>({1, 2}), o = groups * pick<int64_t>({4, 5, 8, 16});
     const int64_t kernel = pick<int64_t>({1, 1, 3}), stride = pick<int64_t>({1, 1, 2}), pad = kernel / 2;
     std::vector<int64_t> space{pick<int64_t>({1, 5, 8}), pick<int64_t>({4, 7})};
     if (line) space.erase(space.begin());
@@ -127,7 +127,7 @@ class StridedCases {
   std::string weight_gradient() {
     const bool last = one_in(2);
     const int64_t n = batch(), groups = pick<int64_t>({1, 1, 1, 2, 8});
-    const int64_t c = 8 * pick<int64_t>({1, 2}), o = groups * pick<int64_t>({1, 2, 3, 8});
+    const int64_t c = 8 * pick<int64_t>({1, 2}), o = groups * pick<int64_t>({4, 5, 8, 16});
     const int64_t kernel = pick<int64_t>({1, 1, 3}), stride = pick<int64_t>({1, 1, 2}), pad = kernel / 2;
     std::vector<int64_t> x{n}, dy{n};
     for (int64_t size : {pick<int64_t>({1, 5, 8}), pick<int64_t>({4, 7})}) {
