@@ -285,8 +285,8 @@ def test_saved_values_are_gone_before_the_gradient_of_an_embedding(monkeypatch):
 
 @pytest.mark.skipif(not marshal.chosen.in_c, reason="the extension was not built: Python's headers are missing")
 def test_no_parameter_is_donated_beside_an_effect():
-    """A solver's check for errors is an effect, and the graph has a token for it. PyTorch then counts donated values from the wrong one
-    on: it names a parameter."""
+    """A solver's check for errors is an effect, and the graph has a token for it. PyTorch's indices of donated values are then off by one, and
+    name a parameter."""
     (model, f), (other, g) = pair(nn.utils.parametrizations.orthogonal(nn.Linear(12, 9), orthogonal_map="cayley"))
     x = torch.randn(2, 12)
     for run in (f, g):

@@ -138,7 +138,7 @@ class _Compilation:
         donated = ()
         if kind == "backward":
             metadata = torch._guards.TracingContext.get().fw_metadata
-            # PyTorch counts the values from the token of an effect on, so with a token the indices are those of the values behind.
+            # If the graph has tokens of effects, PyTorch's indices of donated values are off by their number.
             donated = () if metadata.tokens else metadata.bw_donated_idxs or ()
             metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:

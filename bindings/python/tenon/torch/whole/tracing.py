@@ -1,4 +1,4 @@
-"""What PyTorch's tracers call for an operator, where Tenon keeps it whole. Tested by tests/torch/test_resize.py and
+"""Replaces the kernels that PyTorch's tracers call for operators that Tenon keeps whole. Tested by tests/torch/test_resize.py and
 test_attention_dropout.py.
 """
 
