@@ -5,9 +5,8 @@
 #include <gmock/gmock.h>
 
 #include <array>
-#include <stdexcept>
 
-#include "tests/support/run_help.h"
+#include "tests/support/compared_run.h"
 
 namespace tenon {
 namespace {
@@ -16,45 +15,12 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Ran {
-  HostTensor result;
-  std::string explained;
-};
+double tolerance(DType dtype) {
+  return dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 1e-3 : 8e-3;
+}
 
-// Runs a graph that has one output, whose rank is 2 if `y_strides` are given, and compares it with the evaluator.
-Ran check(const std::string& text, int threads = 2, const std::vector<int64_t>& y_strides = {}) {
-  SCOPED_TRACE(text);
-  Ran ran;
-  const auto graph = parse_graph(text);
-  if (!graph.ok()) throw std::runtime_error(graph.status().message());
-  std::vector<HostTensor> inputs = random_inputs(*graph);
-  std::vector<Tensor> in;
-  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
-  const auto expected = evaluate(*graph, inputs);
-  EXPECT_TRUE(expected.ok()) << expected.status().message();
-  ProgramOptions options;
-  options.threads = threads;
-  const auto program = Program::make(*graph, options, {});
-  EXPECT_TRUE(program.ok()) << program.status().message();
-  EXPECT_EQ((*program)->stats().reference_steps, 0);
-  std::vector<HostTensor> results = blank_like(*expected);
-  std::vector<Tensor> out = {tensor_of(results[0])};
-  out[0].strides = y_strides;
-  const Status status = (*program)->run(in, out);
-  EXPECT_TRUE(status.ok()) << status.message();
-  const HostTensor& wanted = (*expected)[0];
-  const double bound = wanted.dtype == DType::f64   ? 1e-13
-                       : wanted.dtype == DType::f32 ? 1e-5
-                       : wanted.dtype == DType::f16 ? 1e-3
-                                                    : 8e-3;
-  for (int64_t i = 0, columns = wanted.shape.back(); i < wanted.count(); ++i) {
-    const int64_t at = y_strides.empty() ? i : i / columns * y_strides[0] + i % columns * y_strides[1];
-    EXPECT_NEAR(results[0].number(at), wanted.number(i), bound * (4 + std::abs(wanted.number(i))))
-        << "element " << i;
-  }
-  ran.result = results[0];
-  ran.explained = (*program)->explain(false);
-  return ran;
+ComparedRun check(const std::string& text, int threads = 2, const std::vector<int64_t>& strides = {}) {
+  return compared_run(text, tolerance, threads, strides);
 }
 
 // A product of x and w.

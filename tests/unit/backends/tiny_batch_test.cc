@@ -4,10 +4,9 @@
 
 #include <array>
 #include <limits>
-#include <stdexcept>
 
 #include "backends/products/products.h"
-#include "tests/support/run_help.h"
+#include "tests/support/compared_run.h"
 
 namespace tenon {
 namespace {
@@ -16,46 +15,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct RanBatch {
-  HostTensor result;
-  std::string explained;
-};
+double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-14 : 1e-6; }
 
-// Runs a graph of one output and compares it with the evaluator. If `y_strides` are given, the elements of the result lie at these
-// distances.
-RanBatch check_batch(const std::string& text, int threads = 2, const std::vector<int64_t>& y_strides = {}) {
-  SCOPED_TRACE(text);
-  const auto graph = parse_graph(text);
-  if (!graph.ok()) throw std::runtime_error(graph.status().message());
-  std::vector<HostTensor> inputs = random_inputs(*graph);
-  std::vector<Tensor> in;
-  for (HostTensor& t : inputs) in.push_back(tensor_of(t));
-  const auto expected = evaluate(*graph, inputs);
-  EXPECT_TRUE(expected.ok()) << expected.status().message();
-  const auto program = program_of(text, threads);
-  EXPECT_EQ(program->stats().reference_steps, 0);
-  std::vector<HostTensor> results = blank_like(*expected);
-  std::vector<Tensor> out = {tensor_of(results[0])};
-  out[0].strides = y_strides;
-  const Status status = program->run(in, out);
-  EXPECT_TRUE(status.ok()) << status.message();
-  const HostTensor& wanted = (*expected)[0];
-  const double bound = wanted.dtype == DType::f64 ? 1e-14 : 1e-6;
-  for (int64_t i = 0; i < wanted.count(); ++i) {
-    int64_t at = i;
-    if (!y_strides.empty()) {
-      at = 0;
-      for (size_t axis = y_strides.size(), rest = static_cast<size_t>(i); axis-- > 0;) {
-        const auto size = static_cast<size_t>(wanted.shape[axis]);
-        at += static_cast<int64_t>(rest % size) * y_strides[axis];
-        rest /= size;
-      }
-    }
-    EXPECT_NEAR(results[0].number(at), wanted.number(i), bound * (8 + std::abs(wanted.number(i))))
-        << "element " << i;
-    if (testing::Test::HasFailure()) break;
-  }
-  return {results[0], program->explain(false)};
+ComparedRun check(const std::string& text, int threads = 2, const std::vector<int64_t>& strides = {}) {
+  return compared_run(text, tolerance, threads, strides);
 }
 
 std::string batch(const std::string& a, const std::string& b, const std::string& dtype = "f32") {
@@ -71,8 +34,8 @@ TEST(TinyBatch, OfAllSizes) {
       for (const int k : {1, 2, 3, 8, 16})
         for (const int n : {2, 3, 4, 5, 8, 11, 16}) {
           const std::string depth = std::to_string(k);
-          EXPECT_THAT(check_batch(batch("17," + std::to_string(m) + "," + depth,
-                                        "17," + depth + "," + std::to_string(n), dtype))
+          EXPECT_THAT(check(batch("17," + std::to_string(m) + "," + depth,
+                                  "17," + depth + "," + std::to_string(n), dtype))
                           .explained,
                       AllOf(is_taken(), HasSubstr(" each " + std::to_string(m) + "x" + depth + " by " +
                                                   depth + "x" + std::to_string(n))));
@@ -84,11 +47,10 @@ TEST(TinyBatch, OfBatchesThatBroadcast) {
       {"5,7,3,4", "5,7,4,2"}, {"5,7,3,4", "7,4,2"}, {"5,1,3,4", "1,7,4,2"},   {"3,4", "20,4,2"},
       {"1,20,3,4", "20,4,2"}, {"1,3,4", "40,4,3"},  {"5,1,7,3,4", "2,7,4,2"}, {"2,5,1,3,4", "1,5,3,4,2"}};
   for (const auto& [a, b] : shapes)
-    for (const char* dtype : {"f32", "f64"})
-      EXPECT_THAT(check_batch(batch(a, b, dtype)).explained, is_taken());
+    for (const char* dtype : {"f32", "f64"}) EXPECT_THAT(check(batch(a, b, dtype)).explained, is_taken());
   const char* const shared[][2] = {
       {"20,1,3,4", "1,4,2"}, {"40,3,4", "4,2"}, {"2,1,5,3,4", "1,3,1,4,2"}, {"2,3,5,3,4", "3,1,4,2"}};
-  for (const auto& [a, b] : shared) EXPECT_THAT(check_batch(batch(a, b, "f64")).explained, is_taken());
+  for (const auto& [a, b] : shared) EXPECT_THAT(check(batch(a, b, "f64")).explained, is_taken());
 }
 
 TEST(TinyBatch, OfStridedOperands) {
@@ -131,24 +93,24 @@ TEST(TinyBatch, OfStridedOperands) {
       std::string graph = "graph @f(" + text + "\n  return %y\n}\n";
       for (size_t at = 0; wide && (at = graph.find("f32", at)) != std::string::npos;)
         graph.replace(at, 3, "f64");
-      EXPECT_THAT(check_batch(graph).explained, AllOf(is_taken(), Not(HasSubstr("(cpu)"))));  // no copies
+      EXPECT_THAT(check(graph).explained, AllOf(is_taken(), Not(HasSubstr("(cpu)"))));  // no copies
     }
 }
 
 TEST(TinyBatch, OfStridedResults) {
   std::string text = batch("40,3,4", "40,4,5");
   text.insert(text.rfind("return %y") + 9, " strides=[15,1,3]");
-  EXPECT_THAT(check_batch(text, 2, {15, 1, 3}).explained, is_taken());
+  EXPECT_THAT(check(text, 2, {15, 1, 3}).explained, is_taken());
   text = batch("40,3,4", "40,4,5");
   text.insert(text.rfind("return %y") + 9, " strides=[1,40,120]");
-  EXPECT_THAT(check_batch(text, 2, {1, 40, 120}).explained, is_taken());
+  EXPECT_THAT(check(text, 2, {1, 40, 120}).explained, is_taken());
 }
 
 TEST(TinyBatch, AnyNumberOfThreadsHasTheSameBits) {
   for (const std::string& text :
        {batch("20001,3,3", "20001,3,3"), batch("3001,8,7", "3001,7,9", "f64"), batch("101,77,4,4", "77,4,5")})
     for (const int threads : {2, 3})
-      EXPECT_EQ(check_batch(text, 1).result.bytes, check_batch(text, threads).result.bytes) << threads;
+      EXPECT_EQ(check(text, 1).result.bytes, check(text, threads).result.bytes) << threads;
 }
 
 // Any batch may come in a call: none, one, or many.
@@ -196,8 +158,8 @@ TEST(TinyBatch, OfNumbersThatAreNotFinite) {
 // The library would take the product and the map in one call, but takes neither.
 TEST(TinyBatch, LeavesTheMapsBehindItToTheLoops) {
   for (const std::string map : {"silu", "relu"})
-    EXPECT_THAT(check_batch("graph @f(%a: f32[40,3,3], %b: f32[40,3,3]) {\n  %p = matmul(%a, %b)\n  %y = " +
-                            map + "(%p)\n  return %y\n}\n")
+    EXPECT_THAT(check("graph @f(%a: f32[40,3,3], %b: f32[40,3,3]) {\n  %p = matmul(%a, %b)\n  %y = " + map +
+                      "(%p)\n  return %y\n}\n")
                     .explained,
                 AllOf(is_taken(), HasSubstr("(cpu)"), Not(HasSubstr("(onednn)"))));
 }
@@ -207,13 +169,13 @@ TEST(TinyBatch, LeavesOtherProducts) {
        {batch("15,3,3", "15,3,3"), batch("40,3,3", "40,3,17"), batch("40,17,3", "40,3,3"),
         batch("40,3,17", "40,17,3"), batch("40,1,3", "40,3,3"), batch("40,3,3", "40,3,1"),
         batch("40,3", "3,3"), batch("40,3,3", "40,3,3", "bf16"), batch("40,17,3", "40,3,3", "f64")})
-    EXPECT_THAT(check_batch(text).explained, Not(is_taken()));
+    EXPECT_THAT(check(text).explained, Not(is_taken()));
   // one product of many rows, unless the rows lie in another order
   for (const std::string& text :
        {batch("40,3,3", "3,3"), batch("40,1,3,3", "1,3,3"), batch("9,20,3,3", "9,1,3,3")})
-    EXPECT_THAT(check_batch(text).explained, Not(is_taken()));
-  EXPECT_THAT(check_batch("graph @f(%x: f32[40,3,3], %w: f32[3,3]) {\n  %a = transpose(%x){perm=[0,2,1]}\n"
-                          "  %y = matmul(%a, %w)\n  return %y\n}\n")
+    EXPECT_THAT(check(text).explained, Not(is_taken()));
+  EXPECT_THAT(check("graph @f(%x: f32[40,3,3], %w: f32[3,3]) {\n  %a = transpose(%x){perm=[0,2,1]}\n"
+                    "  %y = matmul(%a, %w)\n  return %y\n}\n")
                   .explained,
               is_taken());
 }
