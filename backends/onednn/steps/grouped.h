@@ -1,7 +1,7 @@
 // grouped_matmul: the rows of one matrix form groups, and each group is multiplied by its own matrix. A run reads the ends of the
 // groups from a tensor. A primitive of the library serves one number of rows, so a plan holds products of 1, 2, 4, ... rows. A
 // group takes one or two of them; the second may compute some rows of the first again.
-// Tested by tests/unit/backends/onednn_test.cc.
+// Tested by tests/unit/backends/onednn_products_test.cc.
 #pragma once
 
 #include "backends/onednn/problem.h"
