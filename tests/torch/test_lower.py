@@ -254,7 +254,7 @@ CASES = {
                   + [F.pad(y, (1, 0, 0, 1, 1, 1), mode=m) for m in ("reflect", "replicate")], (X, t(2, 3, 2, 3, 4)), FLOATS + (torch.int64,)),
     "slice_scatter": (lambda x: (torch.slice_scatter(x, x[:, :2] * 2, 1, 1, 3), torch.slice_scatter(x, x[:, ::2] * 2, 1, 0, 5, 2), torch.select_scatter(x, x[0] * 2, 0, -1), torch.slice_scatter(x, x, 0)), (X,), F32 + (torch.int64,)),
     "full": (lambda x: (x + torch.full((3, 5), 2.5), torch.zeros(2, 3), torch.ones(3, dtype=torch.int32), torch.zeros_like(x), torch.ones_like(x), torch.full_like(x, 3), x.new_full((2,), 1), x.new_zeros(2), x.new_ones(2, 2), torch.scalar_tensor(3.0), aten.fill.Scalar(x, 2), aten.fill.Tensor(x, x[0, 0]), aten.zero(x), torch.tensor(3) + x), (X,), F32 + (torch.int64, torch.bool)),
-    "arange": (lambda x: (torch.arange(5) + x, torch.arange(2, 7), torch.arange(0, 1, 0.25), torch.arange(9, 0, -2), torch.arange(4, dtype=torch.bfloat16), torch.linspace(0, 1, 5), torch.linspace(4.3, 1, 50, dtype=torch.int64), torch.linspace(torch.tensor(-2.9), 7, 9, dtype=torch.int32), torch.eye(3), torch.eye(2, 3, dtype=torch.int64)), (X,), F32),
+    "arange": (lambda x: (torch.arange(5) + x, torch.arange(2, 7), torch.arange(0, 1, 0.25), torch.arange(9, 0, -2), torch.arange(4, dtype=torch.bfloat16), torch.linspace(0, 1, 5), torch.linspace(4.3, 1, 50, dtype=torch.int64), torch.linspace(torch.tensor(-2.9), 7, 9, dtype=torch.int32), torch.linspace(torch.tensor(-2.9), 7, 9), torch.linspace(-2, torch.tensor(0.7), 9), torch.linspace(torch.tensor(-2.9), torch.tensor(7), 9), torch.eye(3), torch.eye(2, 3, dtype=torch.int64)), (X,), F32),
     "tril": (lambda x: (x.tril(), x.triu(), x.tril(1), x.triu(-1), x.expand(2, 3, 5).triu(2)), (X,), F32 + (torch.int64, torch.bool)),
     "embedding": (lambda w, i: (F.embedding(i, w), F.embedding(i[0, 0], w), F.embedding(i.int(), w)), (t(4, 6), pos(2, 3)), FLOATS),
     "index_select": (lambda x, i: (x.index_select(0, i), x.index_select(1, i), x.index_select(-1, i[0])), (t(4, 6), pos(3)), F32),
@@ -551,13 +551,37 @@ def test_a_window_longer_than_the_image(library):
         assert "1280" not in library.texts[-1]
 
 
-@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="PyTorch's kernel for plain x86-64 rounds twice")
-def test_linspace_has_the_bits_of_eager_mode():
+rounds_once = pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="PyTorch's kernel for plain x86-64 rounds twice")
+wide_floats = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+@rounds_once
+@wide_floats
+def test_linspace_has_the_bits_of_eager_mode(dtype):
     ends, counts = ((0, 1), (0, 255), (-1, 1), (0.1, 7.3), (3, -2.5), (-7, 1e6)), (1, 2, 3, 8, 15, 16, 31, 33, 64, 100, 255, 256, 1000)
 
     def f(x):
-        return [torch.linspace(a, b, n) * x for a, b in ends for n in counts]
+        return [torch.linspace(a, b, n, dtype=dtype) * x for a, b in ends for n in counts]
 
-    x = torch.ones(())
+    x = torch.ones((), dtype=dtype)
+    for got, want in zip(torch.compile(f, backend="tenon")(x), f(x)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@rounds_once
+@wide_floats
+def test_linspace_between_tensors_with_symbolic_steps(dtype):
+    f = lambda x, a, b: [torch.linspace(c, d, len(x), dtype=dtype) for c, d in ((a, b), (a, 3), (-0.7, b), (-2, 0.3))]
+    call, a, b = torch.compile(f, backend="tenon", dynamic=True), torch.tensor(-1.3), torch.tensor(7.1)
+    for n in (2, 3, 8, 37, 1001, 1):
+        for got, want in zip(call(torch.empty(n), a, b), f(torch.empty(n), a, b)):
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@rounds_once
+@wide_floats
+def test_edges_of_bins_have_the_bits_of_eager_mode(dtype):
+    f = lambda x: [torch.histogram(x, 7), torch.histogram(x, 100), torch.histogram(x, 37, range=(-1.3, 2.9))]
+    x = torch.randn(1000, dtype=dtype)
     for got, want in zip(torch.compile(f, backend="tenon")(x), f(x)):
         torch.testing.assert_close(got, want, rtol=0, atol=0)

@@ -1,11 +1,11 @@
 """The ATen ops that AOTAutograd decomposes before Tenon gets the graph.
 
-No op in this list has a row in ops/. native_dropout has one, and is decomposed only if its probability is 1. Attention, softmax, norms,
-convolutions, pooling, embedding and gelu have rows, because a whole op fuses better than its parts. Tested by tests/torch/test_lower.py.
+No op in this list has a row in ops/, except two: native_dropout is decomposed only if its probability is 1, and linspace only if its result
+is not f32 or f64. Attention, softmax, norms, convolutions, pooling, embedding and gelu have rows, because a whole op fuses better than its
+parts. Tested by tests/torch/test_lower.py.
 """
 
 import functools
-import struct
 import sys
 
 NAMES = """
@@ -55,7 +55,7 @@ def _table(quantized):
 
 
 def _as_the_kernel(linspace):
-    """linspace as PyTorch's kernel computes it: to a dtype of integers it casts both ends first, and to f32 it rounds once."""
+    """linspace as PyTorch's kernel computes it: to a dtype of integers it casts both ends first. f32 and f64 have a row."""
     import torch
 
     def cast(end):
@@ -64,37 +64,14 @@ def _as_the_kernel(linspace):
         return end.trunc() if isinstance(end, torch.Tensor) and end.is_floating_point() else end
 
     def run(start, end, steps, *, dtype=None, **more):
-        if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
+        result = dtype or torch.get_default_dtype()
+        if result in (torch.float32, torch.float64):
+            return NotImplemented
+        if not result.is_floating_point and not result.is_complex:
             start, end = cast(start), cast(end)
-        if (dtype or torch.get_default_dtype()) == torch.float32 and torch.device(more.get("device") or "cpu").type == "cpu":
-            y = _linspace_of_f32(start, end, steps)
-            if y is not None:
-                return y
         return linspace(start, end, steps, dtype=dtype, **more)
 
     return run
-
-
-def _linspace_of_f32(start, end, steps):
-    """linspace between numbers with the bits of PyTorch's kernel, which has one step in f32 and adds multiples of it to the nearer end with one
-    rounding. The sum in f64 and its rounding give the same. None if an operand is no number."""
-    import torch
-
-    if type(steps) is not int or steps < 2 or not all(type(n) in (int, float) for n in (start, end)):
-        return None
-    try:
-        first, last = _narrow(start), _narrow(end)
-        step = _narrow(_narrow(last - first) / _narrow(steps - 1))
-    except OverflowError:
-        return None
-    at = torch.arange(steps)
-    up, down = first + step * at.double(), last - step * (steps - 1 - at).double()
-    return torch.where(at < steps // 2, up, down).float()
-
-
-def _narrow(number):
-    """The number, rounded to f32. OverflowError: it is too large."""
-    return struct.unpack("f", struct.pack("f", number))[0]
 
 
 def _with_wide_statistics(batch_norm):

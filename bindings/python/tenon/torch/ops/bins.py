@@ -5,6 +5,7 @@ Tested by tests/torch/test_lower.py.
 
 from ...graph_text import Unsupported
 from ..lowering import sizes
+from .move import evenly_spaced
 from .row import row
 
 
@@ -34,14 +35,8 @@ def _bounds(e, x, columns, given):
 
 
 def _edges(e, bounds, bins):
-    """The bins + 1 edges, each computed from the nearer end, as in linspace."""
-    low, high = bounds
-    at = e.iota([bins + 1])
-    share = lambda v: e.map("mul", e.cast(v, low.dtype), step)
-    step = e.map("div", e.map("sub", high, low), e.full(float(bins), low.dtype))
-    up = e.map("add", low, share(at))
-    down = e.map("sub", high, share(e.map("sub", e.full(bins, "i64"), at)))
-    return e.map("where", e.map("lt", at, e.full((bins + 1) // 2, "i64")), up, down)
+    """The edges of each column."""
+    return [evenly_spaced(e, low, high, n + 1) for (low, high), n in zip(bounds, bins)]
 
 
 def _between_even(e, v, edges, bounds, bins):
@@ -93,7 +88,7 @@ def _even(e, x, bins, given):
     """(columns of x, edges of each, places of each, faults)"""
     bounds, faults = _bounds(e, x, len(bins), given)
     columns = [e.reshape(e.slice(x, 1, i, i + 1), x.shape[:1]) for i in range(len(bins))]
-    edges = [_edges(e, b, n) for b, n in zip(bounds, bins)]
+    edges = _edges(e, bounds, bins)
     return edges, [_between_even(e, *part) for part in zip(columns, edges, bounds, bins)], faults
 
 
@@ -121,7 +116,7 @@ def _(e, x, bins, range=None, weight=None, density=False):
     _checked(x, *bins)
     bounds, faults = _bounds(e, _rows(e, x, len(bins)), len(bins), range)
     fine = e.map("eq", faults, e.full(0, "i64"))  # reads the check, so that it is computed
-    return tuple(e.map("where", fine, edges, e.scalar_like(edges, 0.0)) for edges in (_edges(e, b, n) for b, n in zip(bounds, bins)))
+    return tuple(e.map("where", fine, edges, e.scalar_like(edges, 0.0)) for edges in _edges(e, bounds, bins))
 
 
 @row("_histogramdd_from_bin_cts")

@@ -5,6 +5,7 @@ Tested by tests/torch/test_lower.py.
 
 from ...graph_text import FLOATS, HALVES, Unsupported
 from ..lowering import sizes
+from ..lowering.operand import Operand
 from ..lowering.sizes import same_shape, size
 from .row import row
 
@@ -306,6 +307,23 @@ def _(e, *args, **_):
     if e.dtype in HALVES:
         return e.iota(e.shape, "f32", start=start, step=step)
     return e.iota(e.shape, e.dtype, start=start, step=step)
+
+
+def evenly_spaced(e, low, high, count):
+    """Numbers from low to high: multiples of the step, each added to the nearer end with one rounding, as PyTorch's kernel does."""
+    number = lambda n: e.cast(e.full(n, "i64"), low.dtype)
+    least_one = lambda n: e.cast(e.map("maximum", e.full(n, "i64"), e.full(1, "i64")), low.dtype)
+    step = e.map("div", e.map("sub", high, low), least_one(count - 1))
+    at = e.iota([count], low.dtype)
+    up = e.map("fma", step, at, low)
+    down = e.map("fma", step, e.map("sub", at, number(count - 1)), high)
+    return e.map("where", e.map("lt", at, least_one(sizes.floor_div(count, 2))), up, down)
+
+
+@row("linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def _(e, start, end, steps, **_):
+    end_of = lambda v: e.cast(v if isinstance(v, Operand) else e.full(v, e.dtype if isinstance(v, float) else "i64"), e.dtype)
+    return evenly_spaced(e, end_of(start), end_of(end), steps)
 
 
 @row("eye", "eye.m")
