@@ -9,6 +9,7 @@
 #include "backends/onednn/library.h"
 #include "backends/onednn/steps/call.h"
 #include "backends/onednn/steps/grouped.h"
+#include "backends/onednn/steps/grouped_outer.h"
 #include "backends/onednn/steps/winograd.h"
 #include "src/backend/few_rows.h"
 #include "src/backend/tiny_batch.h"
@@ -234,11 +235,32 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 
+bool is_of_groups(const Node& node) {
+  return node.op == ops::grouped_matmul || node.op == ops::grouped_outer;
+}
+
 Bid ask_of_groups(const Graph& graph, ValueId v) {
-  auto product = make_grouped(graph, v, [&](ValueId x) { return draft_strides(graph, x); });
+  const StridesOf strides_of = [&](ValueId x) { return draft_strides(graph, x); };
+  if (graph.node(v).op == ops::grouped_outer) {
+    auto outer = make_grouped_outer(graph, v, strides_of);
+    if (!outer.ok()) return {false, 0, outer.status().message()};
+    return offered(graph, {&v, 1}, "grouped_outer",
+                   [&](const Sizes& sizes) { return at_sizes((*outer)->of_rows(kProbe), sizes); });
+  }
+  auto product = make_grouped(graph, v, strides_of);
   if (!product.ok()) return {false, 0, product.status().message()};
   return offered(graph, {&v, 1}, "grouped_matmul",
                  [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
+}
+
+Result<std::unique_ptr<Executable>> of_groups(const Graph& graph, ValueId v, const StridesOf& strides_of) {
+  std::unique_ptr<Executable> made;
+  if (graph.node(v).op == ops::grouped_outer) {
+    TENON_ASSIGN(made, make_grouped_outer(graph, v, strides_of));
+  } else {
+    TENON_ASSIGN(made, make_grouped(graph, v, strides_of));
+  }
+  return made;
 }
 
 // Whether the node is a transposed convolution of bf16 that skips pixels, as the gradient of a strided one is.
@@ -269,7 +291,7 @@ class OneDnnBackend final : public Backend {
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
     if (is_root(node)) return ask(graph, std::span(&v, 1));
-    if (node.op == ops::grouped_matmul) return ask_of_groups(graph, v);
+    if (is_of_groups(node)) return ask_of_groups(graph, v);
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
     Bid answer{false, 0, "it does not follow a library call whose result only it reads"};
     library::each_chain(graph, v, {is_root, continues, kChain}, [&](std::span<const ValueId> members) {
@@ -312,8 +334,8 @@ class OneDnnBackend final : public Backend {
     const auto store = std::make_shared<library::PackedStore>(context.allocator);
     const StridesOf strides_of = [&](ValueId v) { return context.strides_of(v); };
     for (const std::vector<ValueId>& members : groups) {
-      if (g.node(members[0]).op == ops::grouped_matmul) {
-        TENON_ASSIGN(auto product, make_grouped(g, members[0], strides_of));
+      if (is_of_groups(g.node(members[0]))) {
+        TENON_ASSIGN(auto product, of_groups(g, members[0], strides_of));
         built.push_back(std::move(product));
         continue;
       }

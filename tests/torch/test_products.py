@@ -18,7 +18,8 @@ def run(f, *args, dynamic=False, native=True):
         want = f(*args)
         got = torch.compile(f, backend="tenon", fullgraph=True, dynamic=True)(*args) if dynamic else direct.call(f, args)
     assert bool(tenon.stats()["fallback_reasons"]) != native, tenon.stats()["fallback_reasons"]
-    assert got.dtype == want.dtype and got.shape == want.shape
+    for a, b in zip(got, want) if isinstance(want, tuple) else [(got, want)]:
+        assert a.dtype == b.dtype and a.shape == b.shape
     return want, got
 
 
@@ -101,8 +102,41 @@ def test_grouped_products_of_columns():
     a, b = torch.randn(3, 6, 16).bfloat16(), torch.randn(16, 40).bfloat16()
     want, got = run(lambda a, b, e: torch._grouped_mm(a, b, offs=e), a, b, ends(3, 40))
     torch.testing.assert_close(got, want, rtol=2e-2, atol=3e-2)
-    want, got = run(lambda a, b, e: torch._grouped_mm(a, b, offs=e), b.t().contiguous().t(), torch.randn(40, 8).bfloat16(), ends(3, 40), native=False)
-    torch.testing.assert_close(got, want, rtol=2e-2, atol=3e-2)
+
+
+def summed(a, e, b):
+    """For each group, the transpose of its rows of a times its rows of b, in f64."""
+    starts = [0, *e.tolist()]
+    return torch.stack([a[i:j].double().T @ b[i:j].double() for i, j in zip(starts, starts[1:])])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("rows", [0, 1, 40, 37 * 8])
+def test_grouped_sums_of_rows(rows, dynamic):
+    a, b, e = torch.randn(rows, 16).bfloat16().T, torch.randn(rows, 24).bfloat16(), ends(6, rows)
+    _, got = run(lambda a, b, e: torch._grouped_mm(a, b, offs=e), a, b, e, dynamic=dynamic)
+    torch.testing.assert_close(got.double(), summed(a.T, e, b), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_gradients_of_grouped_products(dtype):
+    pytest.importorskip("transformers.integrations.moe")
+    gradients = torch.ops.transformers.grouped_mm_fallback_backward
+    for groups, m, k, n in ((4, 37, 24, 16), (3, 100, 7, 9), (8, 5, 16, 8), (1, 12, 8, 8), (5, 3, 1, 1)):
+        a, b, dy, e = torch.randn(m, k).to(dtype), torch.randn(groups, k, n).to(dtype), torch.randn(m, n).to(dtype), ends(groups, m)
+        for x, d in ((a, dy), (torch.randn(m + 3, 2 * k).to(dtype)[2:-1, ::2], dy.T.contiguous().T), (a[:1].expand(m, k), dy)):
+            want, got = run(gradients, x, b, e, d)
+            torch.testing.assert_close(got[0], want[0], **({"rtol": 2e-2, "atol": 3e-2} if dtype != torch.float32 else {}))
+            torch.testing.assert_close(got[1].double(), summed(x, e, d), rtol=2e-2 if dtype != torch.float32 else 1e-5, atol=3e-2 if dtype != torch.float32 else 1e-4)
+
+
+def test_infinities_stay_in_their_group():
+    a, b, e = torch.randn(8, 40).bfloat16(), torch.randn(40, 8).bfloat16(), torch.tensor([7, 20, 33], dtype=torch.int32)
+    a[0, 7], b[20, 1], b[39] = math.inf, math.nan, math.nan
+    want, got = run(lambda a, b, e: torch._grouped_mm(a, b, offs=e), a, b, e)
+    assert got[0].isfinite().all()
+    assert got[1, 1:].isfinite().all() and not got[1, 0].isfinite().any()
+    assert got[2, :, [0, *range(2, 8)]].isfinite().all() and got[2, :, 1].isnan().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

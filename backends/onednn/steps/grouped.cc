@@ -8,7 +8,7 @@
 #include "backends/library/operands.h"
 #include "backends/onednn/arrangement.h"
 #include "backends/onednn/exit_gate.h"
-#include "src/base/align.h"
+#include "backends/onednn/steps/group_ends.h"
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 
@@ -19,29 +19,28 @@ class GroupedStep final : public Step {
  public:
   std::vector<std::shared_ptr<const Arrangement>>
       products;  // of 1, 2, 4, ... rows; empty: no output elements
-  int64_t rows = 0, columns = 0, groups = 0;
+  int64_t rows = 0, columns = 0;
+  GroupEnds ends;
   struct Walk {
     int buffer = -1;
     int64_t offset = 0, step = 0;  // bytes; products have the offsets of source and matrices
-  } source, matrices, ends, output;
+  } source, matrices, output;
   int64_t column_step = 0;  // bytes between columns of the output
   int64_t item = 0;         // bytes of an element of the output
-  bool wide_ends = false;   // the ends are i64; otherwise i32
 
   int64_t scratch_bytes() const override {
     int64_t most = 0;
     for (const auto& p : products) most = std::max(most, p->scratch_bytes());
-    return ends_bytes() + most;
+    return ends.scratch_bytes() + most;
   }
   int64_t bytes() const override {
     return static_cast<int64_t>(sizeof *this + products.size() * sizeof products[0]);
   }
   Status run(void* const* buffers, char* scratch, const RunOn&) const override {
     if (products.empty()) return {};
-    auto* sorted = reinterpret_cast<int64_t*>(scratch);
-    read_ends(static_cast<const char*>(buffers[ends.buffer]) + ends.offset, sorted);
+    const int64_t* sorted = ends.read(buffers, scratch);
     int64_t from = 0;
-    for (int64_t g = 0; g < groups; from = sorted[g++]) {
+    for (int64_t g = 0; g < ends.groups(); from = sorted[g++]) {
       const int64_t count = sorted[g] - from;
       if (count == 0) continue;
       const int size = std::bit_width(static_cast<uint64_t>(count)) - 1;
@@ -56,28 +55,11 @@ class GroupedStep final : public Step {
   }
 
  private:
-  int64_t ends_bytes() const { return align_up(groups * static_cast<int64_t>(sizeof(int64_t))); }
-
-  void read_ends(const char* from, int64_t* sorted) const {
-    for (int64_t g = 0; g < groups; ++g, from += ends.step) {
-      int64_t end = 0;
-      if (wide_ends) {
-        std::memcpy(&end, from, sizeof end);
-      } else {
-        int32_t narrow;
-        std::memcpy(&narrow, from, sizeof narrow);
-        end = narrow;
-      }
-      sorted[g] = std::clamp<int64_t>(end, 0, rows);
-    }
-    std::sort(sorted, sorted + groups);
-  }
-
   // Multiplies 2^size rows, from row `from` on, by matrix g.
   Status multiply(int size, int64_t from, int64_t g, void* const* buffers, char* scratch) const {
     auto at = [&](const Walk& w, int64_t i) { return static_cast<char*>(buffers[w.buffer]) + i * w.step; };
     void* const moved[] = {at(source, from), at(matrices, g), at(output, from)};
-    return products[static_cast<size_t>(size)]->run(moved, scratch + ends_bytes(), nullptr);
+    return products[static_cast<size_t>(size)]->run(moved, scratch + ends.scratch_bytes(), nullptr);
   }
 
   void clear(char* row) const {
@@ -99,7 +81,6 @@ Result<std::unique_ptr<Step>> Grouped::prepare(const Sizes& sizes) {
   TENON_TRY(here.status());
   auto made = std::make_unique<GroupedStep>();
   made->rows = sizes.eval(rows);
-  made->groups = sizes.eval(groups);
   made->columns = sizes.eval(one.output.shape[1]);
   made->item = size_of(one.output.dtype);
   auto bytes = [&](Dim elements) { return sizes.eval(elements) * made->item; };
@@ -107,9 +88,7 @@ Result<std::unique_ptr<Step>> Grouped::prepare(const Sizes& sizes) {
   made->matrices = {position_of(one.operands[1].base), 0, bytes(step)};
   made->output = {static_cast<int>(inputs.size()), bytes(one.output.offset), bytes(one.output.strides[0])};
   made->column_step = bytes(one.output.strides[1]);
-  made->wide_ends = ends.dtype == DType::i64;
-  const int64_t item = size_of(ends.dtype);
-  made->ends = {position_of(ends.base), sizes.eval(ends.offset) * item, sizes.eval(ends.strides[0]) * item};
+  made->ends = GroupEnds(ends, position_of(ends.base), made->rows, sizes);
   for (int64_t count = 1; count <= made->rows; count *= 2) {
     const Problem asked = of_rows(count, sizes);
     if (asked.empty) break;
@@ -142,7 +121,6 @@ Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, con
   one.output.buffer = 2;
   made->ends = operand_of(graph, node.inputs[1], strides_of);
   made->rows = node.type.shape[0];
-  made->groups = graph.type(node.inputs[1]).shape[0];
   return made;
 }
 

@@ -12,7 +12,7 @@ class Grouped final : public Executable {
  public:
   Spec one;  // the product of all rows and one matrix
   Operand ends;
-  Dim rows, groups;
+  Dim rows;
   Dim step;  // elements from one matrix to the next
 
   // The product of `count` rows and one matrix.

@@ -45,6 +45,7 @@ ValueId batch_norm(Builder& b, const Node& node);
 ValueId matmul(Builder& b, const Node& node);
 ValueId int_matmul(Builder& b, const Node& node);
 ValueId grouped_matmul(Builder& b, const Node& node);
+ValueId grouped_outer(Builder& b, const Node& node);
 ValueId linear(Builder& b, const Node& node);
 ValueId attention(Builder& b, const Node& node);           // src/ops/bodies/attention.cc
 ValueId attention_gradient(Builder& b, const Node& node);  // likewise

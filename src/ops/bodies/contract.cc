@@ -30,6 +30,13 @@ ValueId dilate_and_pad(Builder& b, ValueId x, const Dims& strides, const Dims& l
   return b(ops::pad, {b.reshape(spread, merged)}, {{"low", pad_low}, {"high", pad_high}});
 }
 
+// How many of the ends are at most the number of the row, [rows] or [rows, 1].
+ValueId group_of_rows(Builder& b, ValueId ends, Dim rows, bool keepdims) {
+  const ValueId row = b(ops::iota, {}, {{"shape", Dims{rows, Dim(1)}}, {"dtype", dtype_of(b, ends)}});
+  const ValueId behind = b.cast(b(ops::le, {ends, row}), DType::i64);
+  return b(ops::sum, {behind}, {{"axes", Dims{Dim(1)}}, {"keepdims", keepdims}});
+}
+
 }  // namespace
 
 // The sum over k of a[..., m, k] * b[..., k, n], written as a [..., M, 1, K] times b^T [..., 1, N, K].
@@ -54,15 +61,27 @@ ValueId int_matmul(Builder& b, const Node& node) {
 ValueId grouped_matmul(Builder& b, const Node& node) {
   const ValueId a = node.inputs[0], ends = node.inputs[1], matrices = node.inputs[2];
   const Dims rows = b.shape(a), shape = b.shape(matrices);
-  const ValueId row = b(ops::iota, {}, {{"shape", Dims{rows[0], Dim(1)}}, {"dtype", dtype_of(b, ends)}});
-  const ValueId behind = b.cast(b(ops::le, {ends, row}), DType::i64);
-  const ValueId group = b(ops::sum, {behind}, {{"axes", Dims{Dim(1)}}});
+  const ValueId group = group_of_rows(b, ends, rows[0], false);
   const ValueId last = b.size(b.dims().sub(shape[0], Dim(1)), DType::i64);
   const ValueId own =
       b(ops::gather, {matrices, b(ops::minimum, {group, last})}, {{"axis", Dim(0)}, {"wrap", false}});
   const ValueId product = b(ops::matmul, {b.reshape(a, {rows[0], Dim(1), rows[1]}), own});
   const ValueId inside = b.reshape(b(ops::le, {group, last}), {rows[0], Dim(1)});
   return b(ops::where, {inside, b.reshape(product, {rows[0], shape[2]}), like(b, product, 0)});
+}
+
+// For each group, a product of all rows, with zeros in place of the rows of other groups. 16-bit floats become f32, for which more
+// libraries have the op.
+ValueId grouped_outer(Builder& b, const Node& node) {
+  const ValueId ends = node.inputs[1];
+  if (const ValueId a = wide(b, node.inputs[0]); a != node.inputs[0])
+    return narrow(b, node, b(ops::grouped_outer, {a, ends, wide(b, node.inputs[2])}));
+  const Dim rows = b.shape(node.inputs[0])[0], groups = b.shape(ends)[0];
+  const ValueId number = b(ops::iota, {}, {{"shape", Dims{groups}}, {"dtype", DType::i64}});
+  const ValueId own = transpose_last(b, b(ops::eq, {group_of_rows(b, ends, rows, true), number}));
+  const ValueId inside = b.reshape(own, {groups, rows, Dim(1)});
+  auto apart = [&](ValueId v) { return b(ops::where, {inside, v, like(b, v, 0)}); };
+  return b(ops::matmul, {transpose_last(b, apart(node.inputs[0])), apart(node.inputs[2])});
 }
 
 ValueId linear(Builder& b, const Node& node) {

@@ -138,6 +138,7 @@ Status instance_norm(GradientContext& c);
 // attention.cc).
 Status matmul(GradientContext& c);
 Status grouped_matmul(GradientContext& c);
+Status grouped_outer(GradientContext& c);
 Status linear(GradientContext& c);
 Status convolution(GradientContext& c);
 Status convolution_weight_gradient(GradientContext& c);

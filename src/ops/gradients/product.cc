@@ -20,6 +20,11 @@ Expr with_axis(Expr v, size_t at) {
   return reshape(v, shape);
 }
 
+// The node's groups of rows, with other operands.
+Expr by_groups(OpId op, const Terms& t, Expr a, Expr b) {
+  return {a.b, (*a.b)(op, {a.v, t.given(1).v, b.v})};
+}
+
 }  // namespace
 
 // A vector is a matrix with one row or one column. If only a has batches, the batches are rows of one product
@@ -57,24 +62,20 @@ Status linear(GradientContext& c) {
   return {};
 }
 
-// By the matrices: row m of a, times 1 for the group that has the row, against row m of dy.
+// The operators of groups are the gradients of each other.
 Status grouped_matmul(GradientContext& c) {
   const Terms t{c};
   const Expr dy{&c.b, c.dy};
-  give(c, 0, [&](const Terms&) {
-    const Expr turned = swap_last(t.given(2));
-    return Expr{dy.b, (*dy.b)(ops::grouped_matmul, {dy.v, t.given(1).v, turned.v})};
-  });
-  give(c, 2, [&](const Terms&) {
-    const Dim m = t.shape(0)[0], groups = t.shape(1)[0];
-    const Expr ends = t.given(1);
-    const Expr row = count_up(&c.b, {m, Dim(1)}, 0, ends.dtype());
-    const Expr behind = cast(call(ops::le, ends, row), DType::i64);  // [M, G]
-    const Expr group = call(ops::sum, behind, {{"axes", Dims{Dim(1)}}, {"keepdims", true}});
-    const Expr own = equal(group, count_up(&c.b, {groups}, 0, DType::i64));
-    const Expr apart = pick(reshape(transpose(own, {Dim(1), Dim(0)}), {groups, m, Dim(1)}), t.given(0), 0);
-    return Expr{dy.b, (*dy.b)(ops::matmul, {swap_last(apart).v, dy.v})};
-  });
+  give(c, 0, [&](const Terms&) { return by_groups(ops::grouped_matmul, t, dy, swap_last(t.given(2))); });
+  give(c, 2, [&](const Terms&) { return by_groups(ops::grouped_outer, t, t.given(0), dy); });
+  return {};
+}
+
+Status grouped_outer(GradientContext& c) {
+  const Terms t{c};
+  const Expr dy{&c.b, c.dy};
+  give(c, 0, [&](const Terms&) { return by_groups(ops::grouped_matmul, t, t.given(2), swap_last(dy)); });
+  give(c, 2, [&](const Terms&) { return by_groups(ops::grouped_matmul, t, t.given(0), dy); });
   return {};
 }
 

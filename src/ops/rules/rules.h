@@ -54,6 +54,7 @@ Result<Dims> recurrent(InferContext& c);
 Result<Dims> recurrent_gradient(InferContext& c);
 Result<Dims> matmul(InferContext& c);
 Result<Dims> grouped_matmul(InferContext& c);  // [M,K], [G], [G,K,N]
+Result<Dims> grouped_outer(InferContext& c);   // [M,K], [G], [M,N]
 Result<Dims> linear(InferContext& c);
 Result<Dims> convolution(InferContext& c);
 Result<Dims> convolution_weight_gradient(InferContext& c);

@@ -136,6 +136,16 @@ Result<Dims> grouped_matmul(InferContext& c) {
   return Dims{a[0], b[2]};
 }
 
+Result<Dims> grouped_outer(InferContext& c) {
+  const Rule r(c);
+  const Dims &a = r.shape(0), &ends = r.shape(1), &b = r.shape(2);
+  const std::string text = "shapes " + r.print(a) + ", " + r.print(ends) + " and " + r.print(b);
+  if (a.size() != 2 || ends.size() != 1 || b.size() != 2)
+    return r.refuse(text + ": needs a [M, K], ends [G] and b [M, N]");
+  TENON_TRY(r.agree(a[0], b[0], text + ", rows"));
+  return Dims{ends[0], a[1], b[1]};
+}
+
 Result<Dims> linear(InferContext& c) {
   const Rule r(c);
   const std::string text = "shapes " + r.print(r.shape(0)) + " and " + r.print(r.shape(1));

@@ -199,6 +199,36 @@ TEST(OneDnn, ProductsOfGroups) {
   for (const OneDnnCase& c : cases) check(c);
 }
 
+TEST(OneDnn, SumsOfGroups) {
+  const std::string plain =
+      "graph @f(%a: f32[N,K], %e: i64[G], %b: f32[N,M]) {\n %y = grouped_outer(%a, %e, %b)\n return %y\n}";
+  const OneDnnCase cases[] = {
+      {"plain", plain.c_str(), {{70, 8}, {3}, {70, 21}}, "grouped_outer"},
+      {"many groups of few rows", plain.c_str(), {{5, 8}, {40}, {5, 21}}, "grouped_outer"},
+      {"views",
+       R"(graph @f(%a: bf16[K,13], %e: i32[9], %b: bf16[20,M]) {
+        %s = slice(%e){axis=0, start=1, end=9, step=2}
+        %t = transpose(%a){perm=[1,0]}
+        %u = slice(%b){axis=0, start=7, end=20}
+        %y = grouped_outer(%t, %s, %u)
+        return %y
+      })",
+       {{8, 13}, {9}, {20, 21}},
+       "grouped_outer"},
+      {"a permuted result",
+       R"(graph @f(%a: f16[N,8], %e: i64[3], %b: f16[N,24]) {
+        %y = grouped_outer(%a, %e, %b)
+        %t = transpose(%y){perm=[0,2,1]}
+        return %t
+      })",
+       {{9, 8}, {3}, {9, 24}},
+       "grouped_outer"},
+      {"no rows", plain.c_str(), {{0, 8}, {3}, {0, 21}}, "grouped_outer"},
+      {"no elements", plain.c_str(), {{7, 0}, {3}, {7, 21}}, "grouped_outer"},
+  };
+  for (const OneDnnCase& c : cases) check(c);
+}
+
 TEST(OneDnn, Epilogues) {
   const std::string activations[] = {
       "relu(%s)",      "gelu(%s)", "gelu(%s){approximate=\"tanh\"}", "silu(%s)",

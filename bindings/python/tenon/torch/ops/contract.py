@@ -39,12 +39,13 @@ def _(e, x, w, scales):
     return e.map("mul", e.matmul(x, e.swap(e.cast(w, x.dtype), 0, 1)), e.cast(scales, x.dtype))
 
 
-def _grouped(e, a, ends, b):
+def _grouped(e, name, a, ends, b):
     if e.device != CPU:
         raise Unsupported("a grouped matrix product on a GPU, for which PyTorch calls a library")
     if a.dtype not in ("f32", "bf16", "f16"):
         raise Unsupported(f"a grouped matrix product in {a.dtype}, for which PyTorch calls a library")
-    return e.op("grouped_matmul", [a, ends, b], a.dtype, (a.shape[0], b.shape[2]))
+    shape = (a.shape[0], b.shape[2]) if name == "grouped_matmul" else (ends.shape[0], a.shape[1], b.shape[1])
+    return e.op(name, [a, ends, b], a.dtype, shape)
 
 
 @row("_grouped_mm")
@@ -56,15 +57,20 @@ def _(e, a, b, offs=None, bias=None, out_dtype=None):
     if a.rank == 3 and b.rank == 3:
         return e.matmul(a, b)
     if a.rank == 2 and b.rank == 2:
-        raise Unsupported("a grouped matrix product whose groups divide the summed axis")
+        return _grouped(e, "grouped_outer", e.swap(a, 0, 1), offs, b)
     if a.rank == 2:
-        return _grouped(e, a, offs, b)
-    return e.swap(_grouped(e, e.swap(b, 0, 1), offs, e.swap(a, 1, 2)), 0, 1)
+        return _grouped(e, "grouped_matmul", a, offs, b)
+    return e.swap(_grouped(e, "grouped_matmul", e.swap(b, 0, 1), offs, e.swap(a, 1, 2)), 0, 1)
 
 
 @row("transformers.grouped_mm_fallback")
 def _(e, a, b, offs):
-    return _grouped(e, a, offs, b)
+    return _grouped(e, "grouped_matmul", a, offs, b)
+
+
+@row("transformers.grouped_mm_fallback_backward")
+def _(e, a, b, offs, dy):
+    return _grouped(e, "grouped_matmul", dy, offs, e.swap(b, 1, 2)), _grouped(e, "grouped_outer", a, offs, dy)
 
 
 @row("addmm", "baddbmm", "addmv", "addbmm")
