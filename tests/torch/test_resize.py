@@ -1,5 +1,7 @@
 """Antialiased resizing, and the gradients of all resizing, against eager."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -80,3 +82,25 @@ def test_gradients(mode, how, dynamic):
                 assert got.stride() == want.stride()
         assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]
         assert "index_put" not in str(tenon.explain(f, torch.randn(2, 3, 13, 10, requires_grad=True)))
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_training_of_resized_images_of_any_size(mode, dtype):
+    """The gradient of resizing has symbolic sizes, and the batch norm before it is decomposed."""
+    norm = torch.nn.BatchNorm2d(4)
+    f = lambda x: F.interpolate(norm(F.conv2d(x, w)), scale_factor=1.5, mode=mode)
+    compiled, w = torch.compile(f, backend="tenon"), torch.randn(4, 3, 3, 3)
+    tenon.reset_stats()
+    for shape in ((2, 3, 7, 6), (2, 3, 10, 9), (3, 3, 12, 5)):
+        x = torch.randn(shape, requires_grad=True)
+        results = []
+        for call in (f, compiled):
+            with torch.autocast("cpu", dtype) if dtype else contextlib.nullcontext():
+                y = call(x)
+            results.append((y, *torch.autograd.grad(y.float().pow(3).mean(), [x, *norm.parameters()])))
+        (want, *by_eager), (got, *by_tenon) = results
+        close = {"rtol": 2e-2, "atol": 2e-2} if dtype else {}
+        torch.testing.assert_close(got, want, **close)
+        torch.testing.assert_close(by_tenon, by_eager, **close)
+    assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]

@@ -7,11 +7,12 @@ Tested by tests/torch/test_resize.py.
 
 import torch
 from torch._decomp.decompositions import upsample_compute_output_size
+from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import tracing
 
-_AUTOGRAD = torch._C.DispatchKey.Autograd
+_AUTOGRAD, _META = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.Meta
 _DECOMPOSED = (torch._C.DispatchKey.CompositeImplicitAutograd, _AUTOGRAD)  # keys of PyTorch's decompositions
 
 
@@ -42,6 +43,18 @@ def _keep(name):
                 tracing.replace_kernel(form, key, kernel)
 
 
+def _give_meta_kernel(op):
+    """PyTorch's meta kernel of the gradient takes no symbolic sizes. Of all tracers only those with symbolic sizes call this one."""
+
+    def gradient(dy, output_size, input_size, *_, **__):
+        return torch.empty(input_size, dtype=dy.dtype, device=dy.device, memory_format=suggest_memory_format(dy))
+
+    if _META not in op.py_kernels:
+        op.py_impl(_META)(gradient)
+
+
+for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d"):
+    _give_meta_kernel(getattr(torch.ops.aten, f"upsample_{_name}_backward").default)
 for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d", "nearest1d", "nearest2d", "nearest3d"):
     _keep("upsample_" + _name)
 for _axes in (1, 2, 3):
