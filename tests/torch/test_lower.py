@@ -585,3 +585,13 @@ def test_edges_of_bins_have_the_bits_of_eager_mode(dtype):
     x = torch.randn(1000, dtype=dtype)
     for got, want in zip(torch.compile(f, backend="tenon")(x), f(x)):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_numbers_that_vmap_copies():
+    """In nested vmaps a number becomes an operand of _to_copy."""
+    vmap = torch.func.vmap
+    f = lambda a, b: vmap(lambda x: vmap(lambda y: torch.dot(x, y) / (x.norm() + 1e-6))(b))(a)
+    a, b = torch.randn(4, 6), torch.randn(3, 6)
+    tenon.reset_stats()
+    torch.testing.assert_close(torch.compile(f, backend="tenon")(a, b), f(a, b))
+    assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]

@@ -8,6 +8,7 @@ import math
 from ...graph_text import FLOATS, HALVES, Unsupported, Value
 from ..lowering import sizes
 from ..lowering.emitter import Promotion
+from ..lowering.operand import Operand
 from .row import row
 
 
@@ -401,7 +402,7 @@ def _(e, x):
 
 @row("_to_copy")
 def _(e, x, **_):
-    return e.cast(x, e.dtype)
+    return e.cast(x, e.dtype) if isinstance(x, Operand) else e.full(x, e.dtype)  # torch.func.vmap copies numbers
 
 
 @row("prims.convert_element_type")
