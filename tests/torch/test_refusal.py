@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.utils import counters
 
 import tenon
 from tenon import _abi
@@ -280,6 +281,20 @@ def test_what_aot_autograd_refuses(dynamic):
     assert tenon.stats()["fallback_reasons"] and "AOTAutograd" in str(tenon.explain(f, y))
     with pytest.raises(Exception, match="the whole graph would run in PyTorch: AOTAutograd"):
         torch.compile(f, backend="tenon", dynamic=dynamic, options={"fallback": "error"})(y)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_graph_that_reads_the_value_of_a_tensor(fullgraph):
+    """A table at a position of an integer tensor. Unless it must be one graph, Dynamo runs the frame, and no value compiles anew."""
+    table, x = torch.linspace(0.1, 0.9, 50), torch.ones(3)
+    f = lambda x, t: x * table[t]
+    compiled = torch.compile(f, backend="tenon", fullgraph=fullgraph)
+    counters.clear()
+    for t in torch.arange(49, 28, -5):
+        torch.testing.assert_close(compiled(x, t), f(x, t))
+    assert (counters["stats"]["unique_graphs"] == 0) != fullgraph
+    assert all(why.startswith("AOTAutograd cannot trace it") for why in tenon.stats()["fallback_reasons"])
+    assert tenon.stats()["fallback_reasons"]
 
 
 def test_what_aot_autograd_refuses_for_gradients():

@@ -15,6 +15,8 @@ import uuid
 
 import torch
 import torch._dynamo
+from torch._dynamo import symbolic_convert
+from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
@@ -67,9 +69,20 @@ def compile_graph(gm, example_inputs, options, records=None):
     except Exception as e:
         if compilation.saving or compilation.raised(e):
             raise
-        return compilation.in_pytorch(f"AOTAutograd cannot trace it: {type(e).__name__}: {e}".split("\n")[0])
+        function = compilation.in_pytorch(f"AOTAutograd cannot trace it: {type(e).__name__}: {e}".split("\n")[0])
+        if records is None and _is_graph_break(e):
+            raise
+        return function
     counters["aot_autograd"]["ok"] += 1
     return compilation.finished(compiled)
+
+
+def _is_graph_break(error):
+    """Whether Dynamo, which calls the backend, breaks the graph at this error. It runs the frame without guards then. The guards of a graph that reads
+    the value of a tensor compare this value, so each value would compile anew."""
+    tracer = getattr(symbolic_convert.tls, "current_tx", None)
+    return (isinstance(error, exceptions_allowed_to_be_fallback) and tracer is not None and not tracer.one_graph
+            and not tracer.error_on_graph_break and not tracer.output.has_user_defined_allowed_in_graph)
 
 
 class _Compilation:
