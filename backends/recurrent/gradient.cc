@@ -299,7 +299,7 @@ Result<std::unique_ptr<Executable>> build_gradient(const BuildContext& context,
   e->y = operand(0);
   e->dy = operand(1);
   e->state = operand(2);
-  e->weight.emplace(transposed(operand(3)), std::nullopt, 1);
+  e->weight.emplace(transposed(operand(3)));
   std::optional<Operand>* const others[] = {&e->x, &e->s, &e->cell_state, &e->cell_grad};
   for (size_t i = 4; i < node.inputs.size(); ++i) *others[i - 4] = operand(i);
   e->result = inner::result_in(context, *e, v);

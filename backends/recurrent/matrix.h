@@ -51,6 +51,8 @@ struct Columns {
 
 class Matrix {
  public:
+  // Of one gate, without a bias.
+  explicit Matrix(Operand weight) : weight_(std::move(weight)) {}
   Matrix(Operand weight, std::optional<Operand> bias, int64_t gates)
       : weight_(std::move(weight)), bias_(std::move(bias)), gates_(gates) {}
   // products: how many rows a run multiplies by the matrix.

@@ -253,7 +253,7 @@ class RecurrentBackend final : public Backend {
     e->state = operand(1);
     e->gates.emplace(operand(2), operand(3), gates_of(e->mode));
     if (node.inputs.size() > 4) e->cell_state = operand(4);
-    if (node.inputs.size() > 5) e->projection.emplace(operand(5), std::nullopt, 1);
+    if (node.inputs.size() > 5) e->projection.emplace(operand(5));
     e->result = inner::result_in(context, *e, v);
     TENON_ASSIGN(e->cell, Cell::make(e->mode, context.allocator));
     e->kernels_compiled = e->cell->compiled();
