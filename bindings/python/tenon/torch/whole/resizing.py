@@ -43,18 +43,19 @@ def _keep(name):
                 tracing.replace_kernel(form, key, kernel)
 
 
-def _give_meta_kernel(op):
-    """PyTorch's meta kernel of the gradient takes no symbolic sizes. Of all tracers only those with symbolic sizes call this one."""
+def _give_meta_kernel(op, keeps_order):
+    """PyTorch's meta kernel of the gradient takes no symbolic sizes. keeps_order: whether the gradient has the memory format of its operand."""
 
     def gradient(dy, output_size, input_size, *_, **__):
-        return torch.empty(input_size, dtype=dy.dtype, device=dy.device, memory_format=suggest_memory_format(dy))
+        order = suggest_memory_format(dy) if keeps_order else torch.contiguous_format
+        return torch.empty(input_size, dtype=dy.dtype, device=dy.device, memory_format=order)
 
     if _META not in op.py_kernels:
         op.py_impl(_META)(gradient)
 
 
 for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d"):
-    _give_meta_kernel(getattr(torch.ops.aten, f"upsample_{_name}_backward").default)
+    _give_meta_kernel(getattr(torch.ops.aten, f"upsample_{_name}_backward").default, _name != "bicubic2d")
 for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d", "nearest1d", "nearest2d", "nearest3d"):
     _keep("upsample_" + _name)
 for _axes in (1, 2, 3):
