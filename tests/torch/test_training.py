@@ -561,13 +561,14 @@ def test_one_table_of_decompositions_serves_all_graphs(monkeypatch):
 
 def test_a_decomposition_that_fails_is_left_out(monkeypatch):
     def broken(*_, **__):
-        raise RuntimeError("broken")
+        raise RuntimeError("injected")
 
     table = {torch.ops.aten.mse_loss.default: broken}
     monkeypatch.setattr(compiling.decompositions, "table", lambda: table)
     x, y = torch.randn(5), torch.randn(5)
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(F.mse_loss, backend="tenon")(x, y), F.mse_loss(x, y))
+        assert "note: traced without Tenon's decompositions: RuntimeError: injected" in str(tenon.explain(F.mse_loss, x, y))
 
 
 THREADS = """
