@@ -93,11 +93,16 @@ class GroupedOuterStep final : public Step {
 
   // Writes zeros to a matrix of the result.
   void clear(char* to) const {
-    const int64_t item = size_of(output.dtype);
-    for (int64_t row = 0; row < output.dims[1]; ++row)
-      for (int64_t column = 0; column < output.dims[2]; ++column)
-        std::memset(to + (row * output.strides[1] + column * output.strides[2]) * item, 0,
-                    static_cast<size_t>(item));
+    const int64_t item = size_of(output.dtype), step = output.strides[2] * item;
+    for (int64_t row = 0; row < output.dims[1]; ++row) {
+      char* at = to + row * output.strides[1] * item;
+      if (step == item) {
+        std::memset(at, 0, static_cast<size_t>(output.dims[2] * item));
+      } else {
+        for (int64_t i = 0; i < output.dims[2]; ++i, at += step)
+          std::memset(at, 0, static_cast<size_t>(item));
+      }
+    }
   }
 };
 
