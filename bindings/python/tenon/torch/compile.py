@@ -61,7 +61,7 @@ def compile_graph(gm, example_inputs, options, records=None):
         except Exception as e:
             if compilation.raised(e):
                 raise
-            compilation.untabled = f"traced without Tenon's decompositions: {type(e).__name__}: {e}".split("\n")[0]
+            compilation.without_table = f"traced without Tenon's decompositions: {type(e).__name__}: {e}".split("\n")[0]
             compiled = compilation.trace(None)  # the decompositions may have failed
     except _Overlap as e:
         return compilation.in_pytorch(str(e))
@@ -101,7 +101,7 @@ class _Compilation:
         self.errors = []      # the exceptions that the compilers raised
         self.record = None    # the Record of the inference or forward graph
         self.saved = []       # the Saved of the forward graph, if somebody asks
-        self.untabled = None  # why AOTAutograd traces without a table of decompositions
+        self.without_table = None  # why AOTAutograd traces without a table of decompositions
 
     def raised(self, error):
         """Whether the user has to see an error."""
@@ -110,9 +110,9 @@ class _Compilation:
     def note(self, nodes, kind="inference"):
         """Makes the Record of a graph. kind: as in _compile."""
         record = report.Record(f"{self.record.name}_backward" if kind == "backward" else f"graph{next(_graphs)}", nodes)
-        if self.untabled:
-            record.notes.append(self.untabled)
-            log.info("%s: %s", record.name, self.untabled)
+        if self.without_table:
+            record.notes.append(self.without_table)
+            log.info("%s: %s", record.name, self.without_table)
         if kind != "backward":
             self.record = record
         if self.records is not None:
