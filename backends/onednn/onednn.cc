@@ -8,8 +8,7 @@
 #include "backends/onednn/few_channels.h"
 #include "backends/onednn/library.h"
 #include "backends/onednn/steps/call.h"
-#include "backends/onednn/steps/grouped.h"
-#include "backends/onednn/steps/grouped_outer.h"
+#include "backends/onednn/steps/of_groups.h"
 #include "backends/onednn/steps/winograd.h"
 #include "src/backend/few_rows.h"
 #include "src/backend/tiny_batch.h"
@@ -235,32 +234,11 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 
-bool is_of_groups(const Node& node) {
-  return node.op == ops::grouped_matmul || node.op == ops::grouped_outer;
-}
-
 Bid ask_of_groups(const Graph& graph, ValueId v) {
-  const StridesOf strides_of = [&](ValueId x) { return draft_strides(graph, x); };
-  if (graph.node(v).op == ops::grouped_outer) {
-    auto outer = make_grouped_outer(graph, v, strides_of);
-    if (!outer.ok()) return {false, 0, outer.status().message()};
-    return offered(graph, {&v, 1}, "grouped_outer",
-                   [&](const Sizes& sizes) { return at_sizes((*outer)->of_rows(kProbe), sizes); });
-  }
-  auto product = make_grouped(graph, v, strides_of);
+  auto product = make_of_groups(graph, v, [&](ValueId x) { return draft_strides(graph, x); });
   if (!product.ok()) return {false, 0, product.status().message()};
-  return offered(graph, {&v, 1}, "grouped_matmul",
+  return offered(graph, {&v, 1}, (*product)->describe(),
                  [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
-}
-
-Result<std::unique_ptr<Executable>> of_groups(const Graph& graph, ValueId v, const StridesOf& strides_of) {
-  std::unique_ptr<Executable> made;
-  if (graph.node(v).op == ops::grouped_outer) {
-    TENON_ASSIGN(made, make_grouped_outer(graph, v, strides_of));
-  } else {
-    TENON_ASSIGN(made, make_grouped(graph, v, strides_of));
-  }
-  return made;
 }
 
 // Whether the node is a transposed convolution of bf16 that skips pixels, as the gradient of a strided one is.
@@ -335,7 +313,7 @@ class OneDnnBackend final : public Backend {
     const StridesOf strides_of = [&](ValueId v) { return context.strides_of(v); };
     for (const std::vector<ValueId>& members : groups) {
       if (is_of_groups(g.node(members[0]))) {
-        TENON_ASSIGN(auto product, of_groups(g, members[0], strides_of));
+        TENON_ASSIGN(auto product, make_of_groups(g, members[0], strides_of));
         built.push_back(std::move(product));
         continue;
       }

@@ -51,7 +51,7 @@ struct Columns {
 
 class Matrix {
  public:
-  // Of one gate, without a bias.
+  // Makes a matrix of one gate, which has no bias.
   explicit Matrix(Operand weight) : weight_(std::move(weight)) {}
   Matrix(Operand weight, std::optional<Operand> bias, int64_t gates)
       : weight_(std::move(weight)), bias_(std::move(bias)), gates_(gates) {}

@@ -9,8 +9,6 @@
 #include "backends/onednn/arrangement.h"
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/steps/group_ends.h"
-#include "src/ir/group.h"
-#include "src/ops/rows/names.h"
 
 namespace tenon::onednn {
 namespace {
@@ -98,15 +96,9 @@ Result<std::unique_ptr<Step>> Grouped::prepare(const Sizes& sizes) {
   return std::unique_ptr<Step>(std::move(made));
 }
 
-Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, const StridesOf& strides_of) {
+std::unique_ptr<OfGroups> make_grouped(const Graph& graph, ValueId v, const StridesOf& strides_of) {
   const Node& node = graph.node(v);
-  const DType dtype = node.type.dtype;
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
-    return unsupported("the library is not used for " + std::string(name(dtype)));
   auto made = std::make_unique<Grouped>();
-  const ValueId members[] = {v};
-  made->inputs = inputs_of(graph, members);
-  made->outputs = {v};
   Spec& one = made->one;
   one.name = "grouped_matmul";
   one.output = library::written(graph, v, strides_of);
@@ -119,7 +111,6 @@ Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, con
   one.operands[0].buffer = 0;  // positions in the list that multiply() passes to a product
   one.operands[1].buffer = 1;
   one.output.buffer = 2;
-  made->ends = operand_of(graph, node.inputs[1], strides_of);
   made->rows = node.type.shape[0];
   return made;
 }

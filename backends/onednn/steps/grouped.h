@@ -4,25 +4,22 @@
 // Tested by tests/unit/backends/onednn_products_test.cc.
 #pragma once
 
-#include "backends/onednn/problem.h"
+#include "backends/onednn/steps/of_groups.h"
 
 namespace tenon::onednn {
 
-class Grouped final : public Executable {
+class Grouped final : public OfGroups {
  public:
   Spec one;  // the product of all rows and one matrix
-  Operand ends;
   Dim rows;
   Dim step;  // elements from one matrix to the next
 
-  // The product of `count` rows and one matrix.
-  Problem of_rows(int64_t count, const Sizes& sizes) const;
+  Problem of_rows(int64_t count, const Sizes& sizes) const override;
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
-  bool may_fail() const override { return false; }
   std::string describe() const override { return "grouped_matmul"; }
 };
 
-// unsupported, with the reason: the library is not used for this node.
-Result<std::unique_ptr<Grouped>> make_grouped(const Graph& graph, ValueId v, const StridesOf& strides_of);
+// Called by make_of_groups().
+std::unique_ptr<OfGroups> make_grouped(const Graph& graph, ValueId v, const StridesOf& strides_of);
 
 }  // namespace tenon::onednn

@@ -10,7 +10,6 @@
 #include "backends/onednn/exit_gate.h"
 #include "backends/onednn/steps/group_ends.h"
 #include "src/base/align.h"
-#include "src/ir/group.h"
 
 namespace tenon::onednn {
 namespace {
@@ -108,22 +107,10 @@ class GroupedOuterStep final : public Step {
 
 }  // namespace
 
-Spec GroupedOuter::of_rows(int64_t count) const {
-  const auto array = [](int buffer, DType dtype, Dims shape, Dims strides) {
-    Operand o;
-    o.buffer = buffer;  // the position in the list that multiply() passes to a product
-    o.dtype = dtype;
-    o.shape = std::move(shape);
-    o.strides = std::move(strides);
-    return o;
-  };
-  const Dim rows = a.shape[1], columns = b.shape[1];
-  Spec spec;
-  spec.name = "grouped_outer";
-  spec.operands = {array(0, a.dtype, {rows, Dim(count)}, {Dim(1), rows}),
-                   array(1, b.dtype, {Dim(count), columns}, {columns, Dim(1)})};
-  spec.output = array(2, output.dtype, {rows, columns}, {output.strides[1], output.strides[2]});
-  return spec;
+Problem GroupedOuter::of_rows(int64_t count, const Sizes& sizes) const {
+  Spec some = one;
+  some.operands[0].shape[1] = some.operands[1].shape[0] = Dim(count);
+  return at_sizes(some, sizes);
 }
 
 Result<std::unique_ptr<Step>> GroupedOuter::prepare(const Sizes& sizes) {
@@ -140,28 +127,33 @@ Result<std::unique_ptr<Step>> GroupedOuter::prepare(const Sizes& sizes) {
   made->ends = GroupEnds(ends, position_of(ends.base), rows, sizes);
   if (made->output.count() == 0) return std::unique_ptr<Step>(std::move(made));
   for (int64_t count = 1, last = 0; last < rows; count = after(count)) {
-    const Spec spec = of_rows(count);
-    TENON_ASSIGN(auto product, arrangement_of(spec, at_sizes(spec, sizes)));
+    TENON_ASSIGN(auto product, arrangement_of(one, of_rows(count, sizes)));
     made->products.push_back({count, std::move(product)});
     last = count;
   }
   return std::unique_ptr<Step>(std::move(made));
 }
 
-Result<std::unique_ptr<GroupedOuter>> make_grouped_outer(const Graph& graph, ValueId v,
-                                                         const StridesOf& strides_of) {
+std::unique_ptr<OfGroups> make_grouped_outer(const Graph& graph, ValueId v, const StridesOf& strides_of) {
   const Node& node = graph.node(v);
-  const DType dtype = node.type.dtype;
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
-    return unsupported("the library is not used for " + std::string(name(dtype)));
   auto made = std::make_unique<GroupedOuter>();
-  const ValueId members[] = {v};
-  made->inputs = inputs_of(graph, members);
-  made->outputs = {v};
   made->a = operand_of(graph, node.inputs[0], strides_of);
-  made->ends = operand_of(graph, node.inputs[1], strides_of);
   made->b = operand_of(graph, node.inputs[2], strides_of);
   made->output = library::written(graph, v, strides_of);
+  const auto array = [&](int buffer, Dims shape, Dims strides) {
+    Operand o;
+    o.buffer = buffer;  // the position in the list that multiply() passes to a product
+    o.dtype = node.type.dtype;
+    o.shape = std::move(shape);
+    o.strides = std::move(strides);
+    return o;
+  };
+  const Dim count = made->a.shape[0], rows = made->a.shape[1], columns = made->b.shape[1];
+  const Dims& strides = made->output.strides;
+  made->one.name = "grouped_outer";
+  made->one.operands = {array(0, {rows, count}, {Dim(1), rows}),
+                        array(1, {count, columns}, {columns, Dim(1)})};
+  made->one.output = array(2, {rows, columns}, {strides[1], strides[2]});
   return made;
 }
 

@@ -4,23 +4,21 @@
 // Tested by tests/unit/backends/onednn_products_test.cc.
 #pragma once
 
-#include "backends/onednn/problem.h"
+#include "backends/onednn/steps/of_groups.h"
 
 namespace tenon::onednn {
 
-class GroupedOuter final : public Executable {
+class GroupedOuter final : public OfGroups {
  public:
-  Operand a, b, ends, output;
+  Spec one;  // the product of copied rows
+  Operand a, b, output;
 
-  // The product of `count` copied rows.
-  Spec of_rows(int64_t count) const;
+  Problem of_rows(int64_t count, const Sizes& sizes) const override;
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override;
-  bool may_fail() const override { return false; }
   std::string describe() const override { return "grouped_outer"; }
 };
 
-// unsupported, with the reason: the library is not used for this node.
-Result<std::unique_ptr<GroupedOuter>> make_grouped_outer(const Graph& graph, ValueId v,
-                                                         const StridesOf& strides_of);
+// Called by make_of_groups().
+std::unique_ptr<OfGroups> make_grouped_outer(const Graph& graph, ValueId v, const StridesOf& strides_of);
 
 }  // namespace tenon::onednn

@@ -70,8 +70,8 @@ ValueId grouped_matmul(Builder& b, const Node& node) {
   return b(ops::where, {inside, b.reshape(product, {rows[0], shape[2]}), like(b, product, 0)});
 }
 
-// For each group, a product of all rows, with zeros in place of the rows of other groups. 16-bit floats become f32, for which more
-// libraries have the op.
+// For each group, a product of all rows, with zeros in place of the rows of other groups. 16-bit floats become f32, for which the
+// library has products on every CPU.
 ValueId grouped_outer(Builder& b, const Node& node) {
   const ValueId ends = node.inputs[1];
   if (const ValueId a = wide(b, node.inputs[0]); a != node.inputs[0])

@@ -1,5 +1,5 @@
-// What the calls of the oneDNN back end have in common: extreme numbers, strides of the host, plans of many sizes, memory of weights
-// and primitives, threads.
+// Checks all kinds of calls of the oneDNN back end: extreme numbers, strides of the host, plans of many sizes, memory of weights and
+// primitives, threads.
 #include <atomic>
 #include <cstdlib>
 #include <limits>

@@ -44,7 +44,8 @@ def _keep(name):
 
 
 def _give_meta_kernel(op, keeps_order):
-    """PyTorch's meta kernel of the gradient takes no symbolic sizes. keeps_order: whether the gradient has the memory format of its operand."""
+    """Gives the gradient a meta kernel that takes symbolic sizes; PyTorch's takes none. keeps_order: whether its result has the memory format
+    of its operand."""
 
     def gradient(dy, output_size, input_size, *_, **__):
         order = suggest_memory_format(dy) if keeps_order else torch.contiguous_format
