@@ -1,4 +1,4 @@
-# One object target per layer, so that tests reach internal symbols and the shared library consists of the same objects.
+# One object target per layer: the libraries of TenonLibrary.cmake consist of the same objects.
 # Afterwards TENON_LAYERS lists these targets, the lowest layer first.
 set(TENON_LAYERS "")
 
@@ -14,6 +14,9 @@ function(tenon_layer name)
   add_library(${name} OBJECT ${sources})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
+  # libtenon_internal.so exports every function. Without semantic interposition the compiler still inlines them in their file.
+  set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
+  target_compile_options(${name} PRIVATE -fno-semantic-interposition)
   set(TENON_LAYERS ${TENON_LAYERS} ${name} PARENT_SCOPE)
 endfunction()
 

@@ -1,5 +1,5 @@
-# The shared library libtenon.so.1 (everything but the command line); the archive tenon_internal, through which tests,
-# benchmarks and the command line reach internal symbols; and the executable `tenon`.
+# The shared library libtenon.so.1 (everything but the command line); libtenon_internal.so, through which tests and benchmarks
+# reach internal symbols; and the executable `tenon`.
 
 # The manifest include/tenon/abi.txt names every exported function, one per line. The version script is generated from it.
 set(abi_manifest ${PROJECT_SOURCE_DIR}/include/tenon/abi.txt)
@@ -35,9 +35,12 @@ if(NOT TENON_SANITIZE)
   target_link_options(tenon PRIVATE -static-libstdc++ -static-libgcc -Wl,-z,defs)
 endif()
 
-add_library(tenon_internal STATIC)
+# A shared library, because some hundred tests link it: with an archive each of them would hold LLVM, 73 MB of a release build.
+add_library(tenon_internal SHARED)
 set_target_properties(tenon_internal PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(tenon_internal PUBLIC ${TENON_LAYERS})
+target_link_libraries(tenon_internal PRIVATE ${TENON_LAYERS})
+target_include_directories(tenon_internal INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_link_options(tenon_internal PRIVATE -Wl,--exclude-libs,ALL)
 
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cc ${PROJECT_SOURCE_DIR}/src/cli/*/*.cc)
 if(cli_sources)
@@ -54,6 +57,6 @@ std::string_view tenon::cli::bench_page_template() { return R"page(@bench_page@)
   add_executable(tenon_cli ${cli_sources} ${PROJECT_BINARY_DIR}/bench_page.cc)
   # The executable is in bin/: a file `tenon` beside the library would have the name of the Ninja target `tenon`.
   set_target_properties(tenon_cli PROPERTIES OUTPUT_NAME tenon RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
-  target_link_libraries(tenon_cli PRIVATE tenon_internal CLI11::CLI11)
+  target_link_libraries(tenon_cli PRIVATE ${TENON_LAYERS} CLI11::CLI11)
   target_link_options(tenon_cli PRIVATE -Wl,--gc-sections)
 endif()

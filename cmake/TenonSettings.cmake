@@ -44,7 +44,7 @@ endif()
 # Part of the keys of graphs on disk (src/base/build_id.h). Not every compiler asks for it.
 add_link_options(-Wl,--build-id)
 
-# Some hundred libraries and executables hold LLVM; LLVM's linker needs a sixth of the time of ld.
+# LLVM's linker needs a sixth of the time that ld needs for a library that holds LLVM.
 find_program(TENON_LLD ld.lld PATHS /usr/lib/llvm-19/bin NO_DEFAULT_PATH)
 if(TENON_LLD)
   cmake_path(GET TENON_LLD PARENT_PATH lld_directory)

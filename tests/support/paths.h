@@ -4,6 +4,7 @@
 
 extern const char kSourceDirectory[];  // the root of the sources
 extern const char kHostObjects[];      // the directory of CUDA text that tests have compiled for the host
+extern const char kInternalLibrary[];  // the library under test
 extern const char kCompiler[];         // the C++ compiler
 extern const char kCcache[];           // ccache, "" without it
 // Shared libraries that stand in for the CUDA driver, NVRTC, cuBLASLt and cuDNN; the stub of the driver; the plugin for MXNet.

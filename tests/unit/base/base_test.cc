@@ -1,7 +1,6 @@
 // src/base: statuses, text, environment, hashes, log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -21,6 +20,7 @@
 #include "src/base/status.h"
 #include "src/base/text.h"
 #include "src/base/threads/immortal.h"
+#include "tests/support/paths.h"
 
 namespace tenon {
 namespace {
@@ -276,13 +276,12 @@ TEST(FunctionRef, CallsWhatItWasGiven) {
   EXPECT_EQ(place, 4u);
 }
 
-// The values for the empty input are those of the algorithm's specification.
 // readelf --notes prints the same digits.
 TEST(BuildId, IsTheHashOfTheLinker) {
   EXPECT_TRUE(build_id().size() >= 16 &&
               build_id().find_first_not_of("0123456789abcdef") == std::string::npos)
       << build_id();
-  const std::string command = "readelf --notes /proc/" + std::to_string(getpid()) + "/exe";
+  const std::string command = std::string("readelf --notes ") + kInternalLibrary;
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_TRUE(pipe);
   std::string notes(1 << 16, 0);
@@ -296,6 +295,7 @@ TEST(Cpu, ListsWhatItHas) {
   EXPECT_EQ(cpu_lacks("x86-64,no-such"), "no-such");
 }
 
+// The value for the empty input is in the algorithm's specification.
 TEST(Hash, IsXxh3) {
   EXPECT_EQ(hash_bytes(""), 0x2D06800538D394C2u);
   EXPECT_EQ(hash128("").hex(), "99aa06d3014798d86001c324468d497f");
