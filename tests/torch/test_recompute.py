@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon.torch import rng
@@ -161,6 +162,19 @@ def test_a_checkpoint_inside_a_model_keeps_its_tags():
 
     model, x = Net().double(), torch.randn(5, 8).double()
     torch.testing.assert_close(trained(model, x)[:2], trained(model, x, backend=None)[:2])
+
+
+@pytest.mark.parametrize("drops", [lambda: nn.Dropout2d(0.5), lambda: nn.AlphaDropout(0.5), lambda: nn.Sequential(nn.BatchNorm2d(4), nn.Dropout2d(0.5))],
+                         ids=["channels", "alpha", "behind a norm"])
+def test_a_checkpoint_repeats_what_pytorch_draws(drops):
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), drops(), nn.Conv2d(4, 2, 1))
+    x = torch.randn(2, 4, 7, 6)
+
+    def f(model):
+        return lambda x: checkpoint(model, x, use_reentrant=False)
+
+    torch.testing.assert_close(trained(model, x, f=f)[:2], trained(model, x, backend=None)[:2], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -43,7 +43,7 @@ def _images(graph):
         if n.op != "call_function" or not _follows(n, images):
             continue
         images.add(n)
-        fake = n.meta["val"]
+        fake = n.meta.get("val")
         if isinstance(fake, torch.Tensor) and fake.dim() in (4, 5) and sizes.is_dense(*map(sizes.sizes, (fake.shape, fake.stride()))):
             dense.add(n)
     return dense
@@ -59,7 +59,7 @@ def _follows(n, images):
 
 
 def _rank(n):
-    val = n.meta["val"]
+    val = n.meta.get("val")  # a random number that PyTorch draws again has none
     first = val[0] if isinstance(val, (tuple, list)) and val else val
     return first.dim() if isinstance(first, torch.Tensor) else -1
 
