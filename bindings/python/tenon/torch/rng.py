@@ -127,6 +127,8 @@ def plant_masks(gm, saved=False):
             break
         number += 1
         mask = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
+        if before is n:  # which is erased
+            before = mask.next
         mask.meta |= {name: n.meta[name] for name in ("custom",) if name in n.meta}
         if saved:
             _pack(gm, mask)
