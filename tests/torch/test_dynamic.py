@@ -423,6 +423,18 @@ def test_no_place_is_taken_by_a_program_of_other_sizes(library):
 
 
 # --- what is held ---
+def test_a_saved_result_with_an_axis_that_is_known_to_be_1():
+    """Its strides are equal, but its elements do not overlap."""
+    x = torch.randn(5, 2, 4, 3, 5, requires_grad=True)
+    z = x.detach().clone().requires_grad_()
+    compiled = torch.compile(lambda x: F.avg_pool3d(x, 2).quantile(0.3, 1), backend="tenon", dynamic=True)
+    torch.testing.assert_close(compiled(x), F.avg_pool3d(z, 2).quantile(0.3, 1))
+    compiled(x).sum().backward()
+    F.avg_pool3d(z, 2).quantile(0.3, 1).sum().backward()
+    torch.testing.assert_close(x.grad, z.grad)
+    whole()
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_results_that_overlap_themselves(step):
     """Windows of a padded row, returned and saved for the backward pass."""

@@ -294,7 +294,8 @@ class Partition:
                 overlapping = sizes.overlaps(sizes.sizes(fake.shape), sizes.sizes(fake.stride()))
                 if n is root or (inside and len(members) == 1 and not overlapping and n not in whole):
                     if inside and overlapping:
-                        self.fallbacks[n] = f"{n.target}: a result whose elements overlap in memory"
+                        node = n.args[0] if n.target is operator.getitem else n
+                        self.fallbacks[node] = f"{node.target}: a result whose elements overlap in memory"
                         return True
                     self.wanted.add(n)
                     continue

@@ -443,8 +443,8 @@ _static_strides = functools.lru_cache(4096)(_computed_strides)
 
 
 def overlaps(shape, strides):
-    """Whether two elements share memory, if each symbolic size is at least 2. With symbolic strides, only a stride of 0 and two equal strides
-    are detected."""
+    """Whether two elements share memory, if each symbolic size is at least 2 unless the tracer knows that it is 1. With symbolic strides, only
+    a stride of 0 and two equal strides are detected."""
     if is_empty(shape) or is_dense(shape, strides):
         return False
     axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]
@@ -455,8 +455,8 @@ def overlaps(shape, strides):
         if s <= reach:
             return True
         reach += s * (n - 1)
-    symbolic = [s for s, _ in axes if not isinstance(s, int)]
-    return any(same(s, t) for s, t in itertools.combinations(symbolic, 2))
+    symbolic = [axis for axis in axes if not isinstance(axis[0], int)]
+    return any(same(s, t) and not same(m, 1) and not same(n, 1) for (s, m), (t, n) in itertools.combinations(symbolic, 2))
 
 
 _BINARY = {ast.Add: lambda a, b: size(a + b), ast.Sub: lambda a, b: size(a - b), ast.Mult: lambda a, b: size(a * b),
