@@ -161,6 +161,10 @@ class _Compilation:
             metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:
             self.written.update(_written(len(self.own) + len(self.example_inputs)))
+            if kind == "forward" and self.written:
+                metadata = torch._guards.TracingContext.get().fw_metadata
+                tokens = len(metadata.tokens)  # stand before the inputs and before the results
+                training.copy_written_inputs(graph, [tokens + i for i in self.written], tokens + metadata.num_forward)
         record = self.note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
         record.saved = self.saved[-1] if kind == "forward" and self.saved else None
         start = report.clock()

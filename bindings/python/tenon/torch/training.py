@@ -81,6 +81,20 @@ def _saves_tuples(forward, num_fwd_outputs):
     return any(isinstance(n.meta.get("val"), tuple) for n in forward.graph.output_node().args[0][num_fwd_outputs:] if isinstance(n, torch.fx.Node))
 
 
+def copy_written_inputs(forward, written, saved):
+    """Lets a forward graph save copies of the inputs that it writes to, because the backward graph reads what they held before.
+    written: the indices of these inputs; saved: the index of the first saved value among the results."""
+    inputs, output = forward.graph.find_nodes(op="placeholder"), forward.graph.output_node()
+    results, copies = list(output.args[0]), {}
+    with forward.graph.inserting_after(inputs[-1]):
+        for n in (inputs[i] for i in written):
+            if n in results[saved:]:
+                copies[n] = forward.graph.call_function(aten.clone.default, (n,))
+                with n.meta["val"].fake_mode:
+                    copies[n].meta["val"] = n.meta["val"].clone()
+    output.args = ((*results[:saved], *(copies.get(n, n) for n in results[saved:])),)
+
+
 def _recompute_norms(joint):
     """Tags the norms of the forward pass. Their backward nodes read the input of a norm, so nothing is saved for its result."""
     for n in joint.graph.nodes:
