@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tenon
 from tenon.torch import compile as compiling
@@ -569,6 +570,22 @@ def test_a_decomposition_that_fails_is_left_out(monkeypatch):
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(F.mse_loss, backend="tenon")(x, y), F.mse_loss(x, y))
         assert "note: traced without Tenon's decompositions: RuntimeError: injected" in str(tenon.explain(F.mse_loss, x, y))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_pytorch_cuts_the_graph_where_the_partitioner_fails(monkeypatch, dynamic):
+    """A checkpoint must not be lost: in Dynamo's graph it would draw another mask than the forward pass."""
+    def broken(*_, **__):
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(compiling.training.images, "lay_out", broken)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Dropout2d(0.5))
+    other = copy.deepcopy(model)
+    for f, m in ((torch.compile(lambda x: checkpoint(model, x, use_reentrant=False), backend="tenon", dynamic=dynamic), model), (other, other)):
+        torch.manual_seed(1)
+        f(torch.linspace(-1, 1, 288).view(2, 4, 6, 6)).square().sum().backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in other.parameters()], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(list(model.buffers()), list(other.buffers()))
 
 
 THREADS = """

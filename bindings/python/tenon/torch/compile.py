@@ -19,6 +19,7 @@ from torch._dynamo import symbolic_convert
 from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
+from torch._functorch.partitioners import default_partition
 
 from .. import _abi, report
 from . import codegen, decompositions, function_cache, list_inputs, program_cache, rng, serialization, training
@@ -62,7 +63,7 @@ def compile_graph(gm, example_inputs, options, records=None):
             if compilation.raised(e):
                 raise
             compilation.without_table = f"traced without Tenon's decompositions: {type(e).__name__}: {e}".split("\n")[0]
-            compiled = compilation.trace(None)  # the decompositions may have failed
+            compiled = compilation.trace(None)  # the decompositions or the partitioner may have failed
     except _Overlap as e:
         return compilation.in_pytorch(str(e))
     except _Whole as e:
@@ -120,7 +121,7 @@ class _Compilation:
         return record
 
     def trace(self, table):
-        """AOTAutograd's function. table: of decompositions."""
+        """AOTAutograd's function. table: of decompositions, or None for neither decompositions nor a partitioner of ours."""
         depth = _transforms()
         try:
             return self._traced(table)
@@ -131,7 +132,9 @@ class _Compilation:
 
     def _traced(self, table):
         forward, backward, inference = self._compiler("forward"), _untraced(self._compiler("backward")), self._compiler("inference")
-        partition = functools.partial(training.partition, options=self.now, tell=self.saved.append if self.records is not None else None)
+        partition = default_partition
+        if table is not None:
+            partition = functools.partial(training.partition, options=self.now, tell=self.saved.append if self.records is not None else None)
         if self.keeping:
             packs = [number for number, tensor in self.real.items() if packing.can_pack(tensor)]
             return function_cache.aot_module(self.gm, self.example_inputs, (dataclasses.astuple(self.now), packs), forward, backward, inference, table,
