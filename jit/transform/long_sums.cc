@@ -56,25 +56,28 @@ class LongSums {
     return rows.is_const() && rows.value() < kFewRows;
   }
 
-  // Takes the axes that enumerate parts out of the fold. Rows longer than a part are cut; otherwise a part has several rows.
+  // Takes the axes that enumerate parts out of the fold: the axes before the one that is cut, and the pieces of this one. A part has
+  // about kPartOfSum elements.
   std::vector<Axis> take_parts(Stmt& fold) {
-    Dim row = 1;  // elements of all axes but the first
-    for (size_t i = 1; i < fold.axes.size(); ++i) row = dims_.mul(row, length(fold.axes[i]));
-    const bool cuts_rows = fold.axes.size() == 1 || (row.is_const() && row.value() > kLongest);
-    std::vector<Axis> parts;
-    if (cuts_rows) {
-      parts.assign(fold.axes.begin(), fold.axes.end() - 1);
-      fold.axes.erase(fold.axes.begin(), fold.axes.end() - 1);
+    size_t at = fold.axes.size() - 1;
+    Dim row = length(fold.axes[at]);  // elements of the axes behind the one that is cut
+    int64_t piece = kPartOfSum;
+    if (at > 0 && !(row.is_const() && row.value() > kLongest)) {
+      for (--at; at > 0 && is_part(dims_.mul(row, length(fold.axes[at]))); --at)
+        row = dims_.mul(row, length(fold.axes[at]));
+      piece = row.is_const() ? std::max<int64_t>(1, kPartOfSum / std::max<int64_t>(1, row.value()))
+                             : kRowsOfUnknown;
     }
-    const int64_t rows = row.is_const() ? std::max<int64_t>(1, kPartOfSum / std::max<int64_t>(1, row.value()))
-                                        : kRowsOfUnknown;
-    Axis& cut = fold.axes.front();
+    const auto cut = fold.axes.begin() + static_cast<long>(at);
+    std::vector<Axis> parts(fold.axes.begin(), cut);
     const Ref part = k_.add_ref(DType::i64, "part");
-    parts.push_back({part, cut.extent, {cuts_rows ? kPartOfSum : rows, -1}});
-    cut.extent = {};
-    cut.of = part;
+    parts.push_back({part, cut->extent, {piece, -1}});
+    cut->extent = {};
+    cut->of = part;
+    fold.axes.erase(fold.axes.begin(), cut);
     return parts;
   }
+  static bool is_part(Dim elements) { return elements.is_const() && elements.value() <= kPartOfSum; }
 
   // Puts a sum of parts in the place of the fold. Returns the position of its last statement.
   size_t replace(Block& body, size_t at) {

@@ -27,3 +27,12 @@ def test_error(name):
         want = PROGRAMS[name](x.double())
         got = direct.call(PROGRAMS[name], [x]).double()
     assert (got - want).norm() <= 5e-7 * want.norm()
+
+
+def test_error_of_repeated_rows_of_unknown_length():
+    """The axis of the repeats stands between two others, whose lengths are not known either."""
+    x = torch.rand(6, 4)
+    compiled = torch.compile(lambda x, n: ((x[:, None].expand(-1, n, -1).repeat(1, 1, 2) - x.flip(0)[:, None].expand(-1, n, -1).repeat(1, 1, 2)) ** 2).sum(),
+                             backend="tenon", dynamic=True)
+    want = 20000 * 2 * ((x.double() - x.double().flip(0)) ** 2).sum()
+    assert (compiled(x, 20000) - want).abs() <= 5e-7 * want
