@@ -4,6 +4,7 @@ A case is one line: the rows it covers, a function, and its argument makers. Eve
 """
 
 import math
+import operator
 
 import pytest
 import torch
@@ -171,6 +172,13 @@ def test_bitwise(name):
     dtypes = [d for d in (torch.int64, torch.int32, torch.uint8, torch.bool) if d != torch.bool or "shift" not in name]
     f = getattr(torch, name)
     together(lambda x, y: (f(x, y), f(x, 1)), [[make((3, 5), d, 0, 4), make((3, 5), d, 0, 3)] for d in dtypes])
+
+
+@pytest.mark.parametrize("f", [operator.lshift, operator.rshift])
+def test_shifts(f):
+    """By more bits than the dtype has and by a negative number, too."""
+    dtypes = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8
+    together(lambda x, y: [f(x, n) for n in (y, 0, 3, 7, 8, 70, -1)], [[make((3, 25), d, -90, 90), make((25,), d, -2, 70)] for d in dtypes])
 
 
 X, Y = (lambda d: make((3, 5), d)), (lambda d: make((5,), d, 1, 3))
@@ -531,7 +539,7 @@ def test_every_row_is_covered(monkeypatch):
         with pytest.raises(Lowered):
             direct.call(f, args, rng="fast")
     families = set(UNARY) | set(BINARY) | set("abs floor ceil trunc round sign relu neg square bitwise_not isnan isinf isfinite "
-                                              "logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split())
+                                              "logical_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift __lshift__ __rshift__".split())
     on_gpus = {f"aten._scaled_dot_product_{kind}_attention.default" for kind in ("flash", "efficient", "cudnn")}  # test_cuda.py
     elsewhere = {"transformers.grouped_mm_fallback.default", "transformers.grouped_mm_fallback_backward.default"}  # test_products.py
     elsewhere |= {name for name in ops.TABLE if name.startswith("tenon.")}  # test_recurrent.py

@@ -67,6 +67,7 @@ _binary("eq ne lt le gt ge", Promotion.DEFAULT, "Tensor Scalar")
 _binary("logical_and logical_or logical_xor", Promotion.DEFAULT, "default")
 _binary("bit_and:bitwise_and bit_or:bitwise_or bit_xor:bitwise_xor shift_left:bitwise_left_shift "
         "shift_right:bitwise_right_shift", Promotion.DEFAULT, _ANY)
+_binary("shift_left:__lshift__ shift_right:__rshift__", Promotion.DEFAULT, "Tensor Scalar")
 _binary("atan2", Promotion.INT_TO_FLOAT, "default")
 _binary("fmod remainder", Promotion.DEFAULT, _ANY)
 _binary("floor_div:floor_divide", Promotion.DEFAULT, _ANY)
