@@ -88,6 +88,14 @@ def _(e, grad, x, target, reduction):
     return (each / sizes.product(x.value.shape) if reduction == 1 else each).value
 
 
+@row("smooth_l1_loss_backward")
+def _(e, grad, x, target, reduction, beta):
+    """PyTorch's decomposition takes the sign of the difference, which is 0 for NaN; PyTorch's kernel returns NaN."""
+    grad, x, target = _terms(e, *e.promote(Promotion.DEFAULT, grad, x, target))
+    each = ((x - target) / beta).map("minimum", 1.0).map("maximum", -1.0)
+    return (grad * (each / sizes.product(x.value.shape) if reduction == 1 else each)).value
+
+
 # --- softmax and norms ------------------------------------------------------------------------------------------------
 @row("_softmax_backward_data", "_log_softmax_backward_data")
 def _(e, grad, y, dim, input_dtype):
