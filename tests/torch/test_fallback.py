@@ -70,6 +70,14 @@ def test_sums_too_far_apart_for_one_scale():
         assert len(s["fallback_reasons"]) == (x is far)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_lowest_numbers_in_logcumsumexp(dtype):
+    """PyTorch's gradient takes the lowest number for the logarithm of 0. A sum of few of them is the lowest number again."""
+    low = torch.finfo(dtype).min
+    s = run(lambda x: torch.logcumsumexp(x, 1), torch.tensor([[low, low, 2, low, 3], [low] * 5, [-math.inf, low, 1, 5, low]], dtype=dtype))
+    assert s["fallback_reasons"] == {}
+
+
 def test_segments_are_few():
     """Branches beside an unsupported op do not split further than the op itself does."""
     def f(x):

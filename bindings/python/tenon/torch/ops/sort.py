@@ -214,8 +214,10 @@ def _(e, x, dim):
 
 @row("logcumsumexp")
 def _(e, x, dim):
-    """Running sums in f64 of exp(x - the largest finite element). They are accurate unless the sum at a finite element is less than
-    e^-600. Then an index is out of range, which is a fault, and PyTorch computes the whole."""
+    """Running sums in f64 of exp(x - the largest finite element). They are accurate unless the sum behind a finite element is less than
+    e^-600. Then the result is the largest element so far if that is so low that adding the logarithm of a count changes nothing, such as
+    the lowest finite number, which PyTorch's gradient takes for the logarithm of 0. Otherwise an index is out of range, which is a fault,
+    and PyTorch computes the whole."""
     if x.dtype not in FLOATS or sizes.is_empty(x.shape):
         raise Unsupported(f"logcumsumexp of {x.dtype}, or of no elements")
     if e.device.type != "cpu":
@@ -228,11 +230,12 @@ def _(e, x, dim):
     largest = e.reduce("max", e.map("where", finite, v, number(-math.inf)), [axis], True)
     largest = e.map("where", e.map("isfinite", largest), largest, number(0))
     sums = e.scan("cumsum", e.map("exp", e.map("sub", v, largest)), axis)
-    behind = e.scan("cummax", e.cast(finite, "u8"), axis)
-    lost = e.map("logical_and", e.map("lt", sums, number(math.exp(-600))), e.cast(behind, "bool"))
-    lost = e.reduce("any", lost, list(range(x.rank)))
-    fault = e.map("index_in", e.cast(lost, "i64"), e.full(1, "i64"))
-    y = e.map("add", e.map("log", sums), largest)
+    so_far = e.scan("cummax", e.map("where", finite, v, number(-math.inf)), axis)
+    lost = e.map("logical_and", e.map("lt", sums, number(math.exp(-600))), e.map("gt", so_far, number(-math.inf)))
+    low = e.map("le", so_far, number(-6e4 if x.dtype == "f16" else -1e18))
+    faulty = e.reduce("any", e.map("logical_and", lost, e.map("logical_not", low)), list(range(x.rank)))
+    fault = e.map("index_in", e.cast(faulty, "i64"), e.full(1, "i64"))
+    y = e.map("where", e.map("logical_and", lost, low), so_far, e.map("add", e.map("log", sums), largest))
     return e.cast(e.map("where", e.map("eq", fault, e.full(0, "i64")), y, number(0)), x.dtype)
 
 
