@@ -262,6 +262,19 @@ ValueId in_f32(Builder& b, Node node) {
   return b.cast(b.add(std::move(node)), DType::bf16);
 }
 
+// If the last of these nodes casts a 16-bit product to f32, appends its readers up to the cast back, so that the library does not store
+// the product in f32, which takes twice the memory. Returns false if there is no cast back, or if other nodes read a value before it.
+bool until_cast_back(const Graph& graph, const Uses& uses, std::vector<ValueId>& chain) {
+  const DType stored = graph.type(chain.front()).dtype;
+  if (stored == DType::i32) return true;
+  while (graph.type(chain.back()).dtype != stored) {
+    const std::span<const ValueId> readers = uses.users(chain.back());
+    if (readers.size() != 1 || uses.is_output(chain.back()) || chain.size() > kChain) return false;
+    chain.push_back(readers[0]);
+  }
+  return true;
+}
+
 class OneDnnBackend final : public Backend {
  public:
   std::string_view name() const override { return "onednn"; }
@@ -298,10 +311,12 @@ class OneDnnBackend final : public Backend {
            graph.node(operand).op != ops::slice || attr_as<Dim>(graph.node(operand), "step") == Dim(1);
   }
 
-  Bid joins(const Graph& graph, const Uses&, std::span<const ValueId> members, ValueId v) const override {
+  Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,
+            ValueId v) const override {
     std::vector<ValueId> all(members.begin(), members.end());
     if (!is_root(graph.node(all.front()))) return {false, 0, "a lone activation takes no epilogue"};
     all.push_back(v);
+    if (!until_cast_back(graph, uses, all)) return {false, 0, "it changes the dtype"};
     return ask(graph, all);
   }
 

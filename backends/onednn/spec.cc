@@ -30,6 +30,13 @@ std::optional<PostOp> clip_after(const Graph& graph, const Redone& last, ValueId
   return PostOp{algorithm::eltwise_clip, -1, most, -1, "minimum", Redone{ops::relu, most}};
 }
 
+// Whether the library may store a product as this dtype. It adds products of 16-bit floats in f32, and computes post-ops in f32.
+bool stores_as(const Spec& spec, DType dtype) {
+  const DType read = spec.operands[0].dtype;
+  return spec.form == Form::matmul && (read == DType::bf16 || read == DType::f16) &&
+         (dtype == read || dtype == DType::f32);
+}
+
 Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& strides_of, Spec& spec) {
   const Node& node = graph.node(v);
   const Op& row = op(node.op);
@@ -48,6 +55,10 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     if (node.op != ops::cast || node.type.dtype != DType::f32)
       return unsupported("only a cast to f32 follows a product of integers");
     dtype = DType::f32;
+    return {};
+  }
+  if (node.op == ops::cast && stores_as(spec, node.type.dtype)) {
+    dtype = node.type.dtype;
     return {};
   }
   if (node.type.dtype != dtype) return unsupported("it changes the dtype");

@@ -1,4 +1,5 @@
-"""Matrix products of integers, of quantized operands and of groups of rows, and attention with a symbolic scale, against eager."""
+"""Matrix products of integers, of quantized operands, of 16-bit floats and of groups of rows, and attention with a symbolic scale, against
+eager."""
 
 import math
 
@@ -62,6 +63,21 @@ def test_int_products_with_scales(k):
 def test_int_products_by_a_vector_are_pytorchs(shapes):
     want, got = run(torch._int_mm, integers(*shapes[0]), integers(*shapes[1]), native=False)
     assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("f", [
+    lambda c, a, b: torch.addmm(c, a, b, beta=-4.775, alpha=2.0315),
+    lambda c, a, b: torch.baddbmm(c[None], a[None], b[None], beta=-4.775, alpha=2.0315),
+    lambda c, a, b: F.linear(a, b, c[0]),
+], ids=["addmm", "baddbmm", "linear"])
+def test_products_of_16_bits_are_rounded_once(f, dtype):
+    """Also if a scale, a bias or another sum follows, as in eager."""
+    for n in (6, 16, 64):
+        c, a, b = (torch.randn(n, n).to(dtype) for _ in range(3))
+        want, got = run(f, c, a, b)
+        exact = f(c.double(), a.double(), b.double())
+        assert (got - exact).norm() < 1.3 * (want - exact).norm()
 
 
 def ends(groups, rows, dtype=torch.int32):

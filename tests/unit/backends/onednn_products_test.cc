@@ -329,6 +329,29 @@ TEST(OneDnn, Epilogues) {
   for (const OneDnnCase& c : cases) check(c);
 }
 
+// Post-ops of a 16-bit product are computed in f32, so casts to f32 and back join it where the library is fast at such products.
+TEST(OneDnn, CastsBehindProducts) {
+  const bool fast = __builtin_cpu_supports("avx512bf16");
+  const auto text = [](const std::string& body) {
+    return "graph @f(%a: bf16[N,K], %b: bf16[K,M], %c: bf16[M], %s: f32[], %d: f32[M]) {\n"
+           "%p = matmul(%a, %b)\n%w = cast(%p){dtype=f32}\n%t = mul(%w, %s)\n" +
+           body + "}";
+  };
+  const std::vector<std::vector<int64_t>> shapes = {{9, 40}, {40, 21}, {21}, {}, {21}};
+  const auto expect = [&](const char* name, const std::string& body, const char* shows) {
+    check({name, text(body).c_str(), shapes, fast ? shows : "step"});
+  };
+  expect("cast back", "%u = add(%t, %d)\n%y = cast(%u){dtype=bf16}\nreturn %y\n", "post-ops: mul add");
+  expect("an operand of 16 bits behind the cast back",
+         "%u = cast(%t){dtype=bf16}\n%v = add(%u, %c)\n%y = relu(%v)\nreturn %y\n", "post-ops: mul add relu");
+  expect("a result of f32 stays with loops", "return %t\n", "ends here because it changes the dtype");
+  expect("other nodes read the value of f32",
+         "%u = add(%t, %d)\n%y = cast(%u){dtype=bf16}\n%z = exp(%t)\nreturn %y, %z\n",
+         "ends here because it changes the dtype");
+  expect("a function that the library lacks", "%u = exp(%t)\n%y = cast(%u){dtype=bf16}\nreturn %y\n",
+         "ends here because exp");
+}
+
 // Products with frozen weights, in the form that the library takes.
 TEST(OneDnn, FrozenWeights) {
   const char* text =
