@@ -42,12 +42,14 @@ constexpr int64_t kShareOfRow =
     8;  // fewer positions than length / kShareOfRow are selected first; only they are sorted
 constexpr int64_t kShareOfHeap =
     64;  // the same bound for a heap of the first positions, which later elements seldom enter
+constexpr int64_t kShareOfSelection = 64;  // PyTorch sorts fewer positions than length / kShareOfSelection
 constexpr int64_t kFewFirst = 8;  // up to so many first positions come from a heap, in rows of any length
 constexpr int64_t kBlock =
     16;  // elements compared with the heap's largest at once; few blocks contain a smaller one
 
-enum class Way { compare, digits, heap, bins };
+enum class Way { select, compare, digits, heap, bins };
 Way way_of(const OrderRow& row) {
+  if (row.selects && row.count > row.length / kShareOfSelection) return Way::select;
   if (row.start + row.count <= std::min(kFewFirst, row.length / 2)) return Way::heap;
   if (row.length <= kCompared) return Way::compare;
   if (row.count >= row.length / kShareOfRow) return Way::digits;
@@ -164,7 +166,10 @@ struct Order {
     } else {
       for (int64_t i = 0; i < n; ++i) entries[i] = entry(x, row.stride, i);
       constexpr int kBits = 8 * sizeof(Key);
-      if (way == Way::compare)
+      if (way == Way::select)
+        std::nth_element(entries, entries + row.count - 1, entries + n,
+                         [](const E& a, const E& b) { return a.key() < b.key(); });
+      else if (way == Way::compare)
         std::sort(entries, entries + n);
       else if (kBits > 16 && n >= kWideDigits)
         entries = sort_by_digits<E, kBits, 11>(entries, entries + n, n);
@@ -187,6 +192,7 @@ OrderFn order_of(DType dtype, bool descending) {
 int64_t order_scratch(DType dtype, const OrderRow& row) {
   const auto entry = static_cast<int64_t>(size_of(dtype) <= 4 ? sizeof(Packed) : sizeof(Wide));
   switch (way_of(row)) {
+    case Way::select:
     case Way::compare: return entry * row.length;
     case Way::digits: return entry * 2 * row.length;
     case Way::heap: return entry * (row.start + row.count);

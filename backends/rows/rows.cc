@@ -108,6 +108,7 @@ class RowsNode final : public Executable {
   OpId op = 0;
   std::string name;
   bool flag = false;  // the attribute `descending` of sort_order, `right` of search
+  bool selects = false;
   int axis = 0;
   Dim start;
   std::vector<Operand> operands;  // then the result
@@ -144,6 +145,7 @@ class RowsNode final : public Executable {
     step->row.length = step->outer[inner];
     step->outer.erase(step->outer.begin() + axis);
     step->row.start = sizes.eval(start);
+    step->row.selects = selects;
     step->row.count = sizes.eval(y.shape[inner]);
     step->row.stride = sizes.eval(x.strides[inner]);
     step->row.result_stride = sizes.eval(y.strides[inner]);
@@ -211,6 +213,7 @@ class RowsBackend final : public Backend {
     if (node.op == ops::sort_order) {
       e->axis = *normal_axis(attr_int(node, "axis"), g.type(v).rank());
       e->start = attr_as<Dim>(node, "start");
+      e->selects = attr_as<bool>(node, "select");
     }
     e->inputs = inputs_of(g, members);
     e->outputs = {v};

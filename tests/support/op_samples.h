@@ -131,6 +131,7 @@ inline Table make_table() {
       {{"2,5"}, {{"axis", Dim(1)}, {"end", Dim(5)}}, "2,5"},
       {{"5,2"}, {{"axis", Dim(-2)}, {"start", Dim(1)}, {"end", Dim(3)}, {"descending", true}}, "2,2"},
       {{"2,0"}, {{"axis", Dim(1)}, {"end", Dim(0)}}, "2,0"},
+      {{"2,9"}, {{"axis", Dim(1)}, {"end", Dim(4)}, {"select", true}}, "2,4"},
       {{"N,M,4"}, {{"axis", Dim(2)}, {"end", Dim(3)}}, "N,M,3"}};
   t[shapes::search] = {{{"5", "2,3"}, {}, "2,3"},
                        {{"2,5", "2,3"}, {{"right", true}}, "2,3"},

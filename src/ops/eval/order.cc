@@ -18,7 +18,8 @@ bool less(const Element& a, const Element& b, bool is_real) {
 
 void eval_sort_order(const Node& node, const HostTensor& x, HostTensor& out) {
   const int axis = *normal_axis(attr_int(node, "axis"), x.rank());
-  const bool descending = attr_as<bool>(node, "descending"), is_real = is_float(x.dtype);
+  const bool descending = attr_as<bool>(node, "descending"), selects = attr_as<bool>(node, "select");
+  const bool is_real = is_float(x.dtype);
   const int64_t start = attr_int(node, "start"), count = out.shape[axis], length = x.shape[axis];
   const std::vector<int64_t> from = dense_strides(x.shape), to = dense_strides(out.shape);
   std::vector<int64_t> rows = out.shape;
@@ -26,10 +27,14 @@ void eval_sort_order(const Node& node, const HostTensor& x, HostTensor& out) {
   walk(rows, {from, to}, [&](const auto& at) {
     std::vector<int64_t> order(static_cast<size_t>(length));
     std::iota(order.begin(), order.end(), int64_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+    const auto before = [&](int64_t i, int64_t j) {
       if (descending) std::swap(i, j);
       return less(x.get(at[0] + i * from[axis]), x.get(at[0] + j * from[axis]), is_real);
-    });
+    };
+    if (selects && count > length / 64)
+      std::nth_element(order.begin(), order.begin() + count - 1, order.end(), before);
+    else
+      std::stable_sort(order.begin(), order.end(), before);
     for (int64_t k = 0; k < count; ++k)
       out.set(at[1] + k * to[axis], {0, order[static_cast<size_t>(start + k)]});
   });

@@ -9,6 +9,7 @@ Result<Dims> sort_order(InferContext& c) {
   if (r.rank() == 0) return r.refuse("a scalar has no axis to sort");
   const Dim start = attr_as<Dim>(c.node, "start"), end = attr_as<Dim>(c.node, "end");
   TENON_TRY(r.bounds(start, end, r.shape(0)[axis]));
+  if (attr_as<bool>(c.node, "select") && start != Dim(0)) return r.refuse("a selection starts at position 0");
   Dims out = r.shape(0);
   out[axis] = c.dims.sub(end, start);
   return out;

@@ -86,6 +86,20 @@ TEST(Rows, PartsOfAnOrder) {
   check(order_of(DType::f32, "N,M", 1, 0, 9, false), {falling});
 }
 
+TEST(Rows, Selections) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i64})
+    for (const auto& [length, end] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {8, 4}, {8, 8}, {63, 1}, {64, 1}, {130, 2}, {130, 3}, {256, 8}, {5000, 900}, {9, 0}})
+      for (const int64_t kinds : {int64_t{3}, int64_t{100000}})
+        for (const char* descending : {"false", "true"}) {
+          SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(end) + " of " +
+                       std::to_string(length));
+          check("graph @g(%x: " + std::string(name(dtype)) + "[N,M]) {\n  %y = sort_order(%x){axis=1, end=" +
+                    std::to_string(end) + ", select=true, descending=" + descending + "}\n  return %y\n}\n",
+                {elements(dtype, {3, length}, 11, kinds)});
+        }
+}
+
 TEST(Rows, OrdersAlongAnyAxisOfStridedMemory) {
   for (const int axis : {0, 1, 2})
     for (const int threads : {1, 2}) {
@@ -147,6 +161,8 @@ TEST(Rows, RefusesWhatIsNoRow) {
       {"graph @g(%x: f32[]) {\n  %y = sort_order(%x){axis=0, end=1}\n  return %y\n}\n", "no axis"},
       {"graph @g(%x: f32[4]) {\n  %y = sort_order(%x){axis=0, end=5}\n  return %y\n}\n", "bounds"},
       {"graph @g(%x: f32[4]) {\n  %y = sort_order(%x){axis=0, start=3, end=2}\n  return %y\n}\n", "bounds"},
+      {"graph @g(%x: f32[4]) {\n  %y = sort_order(%x){axis=0, start=1, end=2, select=true}\n  return %y\n}\n",
+       "starts at position 0"},
       {"graph @g(%x: f8e5m2[4]) {\n  %y = sort_order(%x){axis=0, end=2}\n  return %y\n}\n",
        "not computed with"},
       {"graph @g(%s: f32[], %v: f32[3]) {\n  %y = search(%s, %v)\n  return %y\n}\n", "needs an axis"},

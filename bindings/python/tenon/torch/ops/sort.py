@@ -18,10 +18,11 @@ from .row import row
 
 
 # --- sorts ------------------------------------------------------------------------------------------------------------
-def _order(e, x, axis, start, end, descending=False):
+def _order(e, x, axis, start, end, descending=False, select=None):
     shape = list(x.shape)
     shape[axis] = size(end - start)
-    return e.op("sort_order", [x], "i64", shape, axis=axis, start=start, end=end, descending=descending)
+    return e.op("sort_order", [x], "i64", shape, axis=axis, start=start, end=end, descending=descending,
+                select=select)
 
 
 def _take(e, x, indices, axis):
@@ -67,9 +68,7 @@ def _(e, x, dim=-1, descending=False, stable=None):
 def _(e, x, k, dim=-1, largest=True, sorted=True):
     _no_bools(x)
     axis = dim % x.rank
-    if not sorted:
-        raise Unsupported("topk with sorted=False")
-    indices = _order(e, x, axis, 0, k, bool(largest))
+    indices = _order(e, x, axis, 0, k, bool(largest), None if sorted else True)
     return _take(e, x, indices, axis) if e.used(0) else None, indices
 
 
