@@ -1,5 +1,6 @@
 // The functions of backends/list.cc, except all_backends(). A test that includes this file defines its own list of back ends. The
-// functions of an executable replace those of its shared libraries. Used by tests/unit/jit/analysis/index_test.cc and tests/unit/backends/toy_backend_test.cc.
+// functions of an executable replace those of its shared libraries. Used by tests/unit/jit/analysis/index_test.cc and
+// tests/unit/backends/toy_backend_test.cc.
 #pragma once
 
 #include "backends/cpu/threads.h"

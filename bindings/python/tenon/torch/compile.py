@@ -156,16 +156,14 @@ class _Compilation:
         return compile
 
     def _compiled(self, graph, kind):
-        donated = ()
+        metadata, donated = torch._guards.TracingContext.get().fw_metadata, ()
         if kind == "backward":
-            metadata = torch._guards.TracingContext.get().fw_metadata
             # If the graph has tokens of effects, PyTorch's indices of donated values are off by their number.
             donated = () if metadata.tokens else metadata.bw_donated_idxs or ()
             metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:
-            self.written.update(_written(len(self.own) + len(self.example_inputs)))
+            self.written.update(_written(metadata, len(self.own) + len(self.example_inputs)))
             if kind == "forward" and self.written:
-                metadata = torch._guards.TracingContext.get().fw_metadata
                 tokens = len(metadata.tokens)  # stand before the inputs and before the results
                 training.copy_written_inputs(graph, [tokens + i for i in self.written], tokens + metadata.num_forward)
         record = self.note(sum(n.op == "call_function" for n in graph.graph.nodes), kind)
@@ -224,12 +222,11 @@ def _untraced(compile):
     return compile_untraced
 
 
-def _written(count):
-    """The indices of the inputs that are written to by the graph that AOTAutograd now compiles. count: how many inputs Dynamo's
+def _written(metadata, count):
+    """The indices of the inputs that the graph writes to. metadata: AOTAutograd's of this graph. count: how many inputs Dynamo's
     graph has."""
-    inputs = torch._guards.TracingContext.get().fw_metadata.input_info
-    written = {i for i, about in enumerate(inputs) if about.mutates_data}
-    if len(inputs) != count:  # AOTAutograd merges inputs that overlap
+    written = {i for i, about in enumerate(metadata.input_info) if about.mutates_data}
+    if len(metadata.input_info) != count:  # AOTAutograd merges inputs that overlap
         raise _Overlap(overlap.WHY)
     return written
 
