@@ -1,5 +1,6 @@
 """Recurrent layers (nn.LSTM, nn.GRU, nn.RNN) in torch.compile(backend="tenon") against eager mode."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -142,6 +143,21 @@ def test_other_dtypes_run_in_pytorch(mode, dtype):
         report = tenon.explain(layer, x)
         assert "a recurrent layer of" in str(report)
         same(report.result, layer(x))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+@pytest.mark.parametrize("allowed", (False, True))
+def test_autocast_without_gradients(mode, dtype, allowed):
+    """Behind a linear layer the input has autocast's dtype and the parameters are f32. allowed: the user sets Dynamo's allow_rnn."""
+    linear, layer = nn.Linear(5, 5), MODES[mode](5, 7)
+
+    def function(x):
+        return layer(linear(x))
+
+    with torch._dynamo.config.patch(allow_rnn=True) if allowed else contextlib.nullcontext(), torch.no_grad(), torch.autocast("cpu", dtype):
+        x = torch.randn(4, 3, 5)
+        same(torch.compile(function, backend="tenon")(x), function(x), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("mode", MODES)

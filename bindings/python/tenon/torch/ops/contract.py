@@ -347,4 +347,4 @@ def _parts(e, op, operands, shapes, **attrs):
 @row(*(f"tenon.whole_{mode}" for mode in ("lstm", "gru", "rnn_tanh", "rnn_relu")))
 def _(e, x, *rest):
     """Refuses the layers that ../whole/recurrent.py leaves to PyTorch, and says why."""
-    raise Unsupported("a recurrent layer " + ("on a GPU" if e.device.type != "cpu" else f"of {x.dtype}" if x.dtype != "f32" else "in autocast, of no elements or inside a transform of torch.func"))
+    raise Unsupported("a recurrent layer " + ("on a GPU" if e.device.type != "cpu" else f"of {x.dtype}" if x.dtype != "f32" else "of no elements or inside a transform of torch.func"))

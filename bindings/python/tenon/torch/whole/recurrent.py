@@ -175,7 +175,8 @@ def _composition(mode):
         if _composes(mode, x, hx, params, rest[-1]):
             states = hx if mode == "lstm" else [hx]
             return _layers(mode.removeprefix("rnn_"), x, states, params, _projects(mode, states), *rest)
-        return (getattr(_VF, mode) if _needs_gradients(x, hx, params) else getattr(torch.ops.tenon, f"whole_{mode}"))(x, hx, params, *rest)
+        whole = not _in_autocast() and not _needs_gradients(x, hx, params)
+        return (getattr(torch.ops.tenon, f"whole_{mode}") if whole else getattr(_VF, mode))(x, hx, params, *rest)
 
     return run
 
@@ -199,9 +200,14 @@ def _composes(mode, x, hx, params, batch_first):
     return not (_projects(mode, hx) and _needs_gradients(x, hx, params))
 
 
+def _in_autocast():
+    """Whether the caller is in autocast, whose casts of the operands of a recurrent layer depend on PyTorch's kernel."""
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+
+
 def _fits(tensors):
     """Whether tenon::recurrent takes tensors of these dtypes and devices where the caller is: not in autocast or a transform of torch.func."""
-    if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:  # torch.func.grad, vmap, ...
+    if _in_autocast() or torch._C._functorch.peek_interpreter_stack() is not None:  # torch.func.grad, vmap, ...
         return False
     return all(t.dtype == torch.float32 and t.device.type == "cpu" and not is_traceable_wrapper_subclass(t) for t in tensors)
 
@@ -257,13 +263,13 @@ def keep_whole(gm):
 
 # --- Dynamo's setting -------------------------------------------------------------------------------------------------
 class _WhereTenonCompiles(int):
-    """The value of torch._dynamo.config.allow_rnn: true while Dynamo traces a module for Tenon, if gradients are off or Tenon computes
-    those of the module. Other backends keep PyTorch's default, false. Dynamo offers backends no setting of their own, so this asks for
+    """The value of torch._dynamo.config.allow_rnn: true while Dynamo traces a module for Tenon outside of autocast, if gradients are off
+    or Tenon computes those of the module. Other backends keep PyTorch's default, false. Dynamo offers backends no setting of their own, so this asks for
     whom the caller compiles. An int, because PyTorch writes its settings as JSON."""
 
     def __bool__(self):
         frame = sys._getframe(1)
-        if torch.is_grad_enabled() and not _has_gradients(frame.f_locals.get("value")):
+        if _in_autocast() or torch.is_grad_enabled() and not _has_gradients(frame.f_locals.get("value")):
             return False
         return _traces_for_tenon(frame)
 
