@@ -532,6 +532,21 @@ def test_evaluation_after_steps_repacks():
             torch.testing.assert_close(f(x), counterpart(x), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_weight_norm(dtype, dim):
+    """PyTorch keeps the norms of 16-bit weights in f32."""
+    tenon.reset_stats()
+    torch.manual_seed(0)
+    model = torch.nn.utils.parametrizations.weight_norm(nn.Conv1d(10, 12, 3), dim=dim).to(dtype)
+    x, parameters = torch.randn(4, 10, 9).to(dtype), list(model.parameters())
+    want = torch.autograd.grad(model(x).square().mean(), parameters)
+    got = torch.autograd.grad(torch.compile(model, backend="tenon")(x).square().mean(), parameters)
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w, **({} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 1e-2 * w.abs().max().item()}))
+    assert tenon.stats()["fallback_reasons"] == {}
+
+
 def test_one_table_of_decompositions_serves_all_graphs(monkeypatch):
     seen, compile = [], compiling._compile
 

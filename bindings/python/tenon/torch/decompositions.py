@@ -45,6 +45,7 @@ def _table(quantized):
                torch.ops.aten.linspace.Scalar_Tensor):
         found[op] = _as_the_kernel(found[op])
     found |= {op: _with_wide_statistics(found[op]) for op in found if op._opname in BATCH_NORMS}
+    found[torch.ops.aten._weight_norm_interface.default] = _weight_norm
     found[torch.ops.aten.native_dropout.default] = _dropout_of_all
     found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
     found[torch.ops.aten._amp_update_scale.default] = _update_scale
@@ -87,6 +88,15 @@ def _with_wide_statistics(batch_norm):
         return y.to(x.dtype), *statistics
 
     return run
+
+
+def _weight_norm(v, g, dim=0):
+    """As PyTorch's kernel for the CPU: 16-bit floats are computed in f32, which is the dtype of their norms."""
+    import torch
+
+    wide = v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
+    norms = wide.norm(2, [i for i in range(v.dim()) if i != dim % v.dim()], keepdim=True)
+    return (wide * (g / norms)).to(v.dtype), norms
 
 
 def _dropout_of_all(x, p, train):

@@ -13,7 +13,7 @@ from ...graph_text import Unsupported, Value
 from .emitter import Emitter, is_used
 from .operand import read
 from .sizes import same_shape
-from .tensors import CPU, same_device, why_not
+from .tensors import CPU, dtype_of, same_device, why_not
 
 
 class Lowered:
@@ -54,6 +54,8 @@ def lower_node(node, values, table, device=CPU, seed=None, repeats=None):
     result = row.emit(e, *[read(a, values, device) for a in node.args], **{k: read(a, values, device) for k, a in node.kwargs.items()})
     if isinstance(result, Value):
         result = finish(e, result)
+    else:
+        result = tuple([r and e.cast(r, dtype_of(f.dtype)) for r, f in zip(result, fakes, strict=True)])
     found = e.lines, result, row.view or not any(line.operands for line in e.lines), any(line.can_fault() for line in e.lines)
     if key is not None and not e.read_node:
         repeats.add(key, node.name, operands, *found)

@@ -236,10 +236,10 @@ def _(e, x, normalized_shape, weight, bias, eps):
 
 def _mean_and_rstd(e, v, axes, keepdims, eps):
     """Results 1 and 2 of a norm over these axes: the mean and 1 / sqrt(variance + eps)."""
-    mean = e.cast(e.reduce("mean", v, axes, keepdims), dtype_of(e.fake[1].dtype))
+    mean = e.reduce("mean", v, axes, keepdims)
     variance = e.reduce("var", v, axes, keepdims, correction=0.0)
     rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
-    return mean, e.cast(rstd, dtype_of(e.fake[2].dtype))
+    return mean, rstd
 
 
 @row("native_group_norm")
@@ -292,8 +292,7 @@ def _attention(e, q, k, v, mask, is_causal, scale, kept=None, dropout=0.0, whole
 @row("_scaled_dot_product_flash_attention_for_cpu")
 def _(e, q, k, v, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
     if e.used(1) and not dropout_p:
-        y, logsumexp = attention_and_logsumexp(e, q, k, v, is_causal, attn_mask, scale)
-        return e.cast(y, dtype_of(e.fake[0].dtype)), e.cast(logsumexp, dtype_of(e.fake[1].dtype))
+        return attention_and_logsumexp(e, q, k, v, is_causal, attn_mask, scale)
     return _first_of_attention(e, q, k, v, dropout_p, is_causal, attn_mask, scale, None)
 
 
