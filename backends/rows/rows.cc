@@ -107,8 +107,8 @@ class RowsNode final : public Executable {
  public:
   OpId op = 0;
   std::string name;
-  bool flag = false;  // the attribute `descending` of sort_order, `right` of search
-  bool selects = false;
+  bool flag = false;     // the attribute `descending` of sort_order, `right` of search
+  bool selects = false;  // the attribute `select` of sort_order
   int axis = 0;
   Dim start;
   std::vector<Operand> operands;  // then the result

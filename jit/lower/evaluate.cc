@@ -133,10 +133,8 @@ class Lowering final : public DraftBuilder {
         for (size_t i = 0; i < args.size(); ++i) args[i] = as_stored(n.inputs[i], args[i]);
       if (n.op == ops::cast) {
         const DType to = n.type.dtype;
-        const Node& from = graph().node(n.inputs[0]);
-        // A sum that is cast to 16 bits is how sums and products of 16-bit tensors are defined. Like other results of
-        // 16 bits it is rounded only where it is stored.
-        const bool narrows = is_narrow(to) && from.type.dtype != to && from.op != ops::sum;
+        const bool narrows =
+            is_narrow(to) && graph().type(n.inputs[0]).dtype != to && attr_as<bool>(n, "rounds");
         return narrows ? round_to(args[0], to) : cast_to(args[0], compute_type(to));
       }
       if (n.op == ops::bitcast && graph().type(n.inputs[0]).dtype == n.type.dtype) return args[0];

@@ -72,12 +72,22 @@ def test_int_products_by_a_vector_are_pytorchs(shapes):
     lambda c, a, b: F.linear(a, b, c[0]),
 ], ids=["addmm", "baddbmm", "linear"])
 def test_products_of_16_bits_are_rounded_once(f, dtype):
-    """Also if a scale, a bias or another sum follows, as in eager."""
+    """A scale, a bias or another sum that follows rounds the product no second time, as in eager."""
     for n in (6, 16, 64):
         c, a, b = (torch.randn(n, n).to(dtype) for _ in range(3))
         want, got = run(f, c, a, b)
         exact = f(c.double(), a.double(), b.double())
         assert (got - exact).norm() < 1.3 * (want - exact).norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
+def test_casts_of_products_round(dtype, wide):
+    """A cast that the program writes rounds, also if the kernel that computes the product reads the value again. The products are exact."""
+    a, b = (torch.randint(-99, 99, (n, 300)).to(wide) for n in (9, 1))
+    for y in (b[0], b.T):
+        want, got = run(lambda a, b: (a @ b).to(dtype).to(wide) * 3, a, y)
+        assert torch.equal(got, want) and not torch.equal(want, (a @ y) * 3)
 
 
 def ends(groups, rows, dtype=torch.int32):

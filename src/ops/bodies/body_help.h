@@ -13,6 +13,12 @@ inline ValueId wide(Builder& b, ValueId v) { return b.cast(v, compute_type(dtype
 inline ValueId narrow(Builder& b, const Node& node, ValueId v) {
   return b.cast(v, dtype_of(b, node.inputs[0]));
 }
+// The same for sums of products. A kernel that reads the result again reads it as it was before the cast, as a kernel does with results of
+// 16-bit maps, so that a product followed by other maps is rounded once.
+inline ValueId narrow_products(Builder& b, const Node& node, ValueId v) {
+  const DType dtype = dtype_of(b, node.inputs[0]);
+  return dtype_of(b, v) == dtype ? v : b(ops::cast, {v}, {{"dtype", dtype}, {"rounds", false}});
+}
 // A literal of v's dtype.
 inline ValueId like(Builder& b, ValueId v, double value) { return b.scalar(value, dtype_of(b, v)); }
 // A size as a literal of v's dtype.

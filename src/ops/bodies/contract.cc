@@ -51,7 +51,7 @@ ValueId matmul(Builder& b, const Node& node) {
   }
   // A vector has only the axis K, so it multiplies the other operand's rows without a reshape.
   const ValueId products = b(ops::mul, {b.reshape(x, left), b.reshape(y, right)});
-  return narrow(b, node, b(ops::sum, {products}, {{"axes", Dims{Dim(-1)}}}));
+  return narrow_products(b, node, b(ops::sum, {products}, {{"axes", Dims{Dim(-1)}}}));
 }
 
 ValueId int_matmul(Builder& b, const Node& node) {
@@ -149,7 +149,7 @@ ValueId convolution(Builder& b, const Node& given) {
   shape.insert(shape.end(), xs.begin() + 2, xs.begin() + 2 + spatial);
   ValueId y = b.reshape(sums, shape);
   if (has(node, 2)) y = b(ops::add, {y, along(b, wide(b, node.inputs[2]), rank, 1)});
-  return narrow(b, node, y);
+  return narrow_products(b, node, y);
 }
 
 // One matrix product per group, whose factors are dy [g, O/g, N * P] and the windows of x [g, N * P, C/g * kernel].

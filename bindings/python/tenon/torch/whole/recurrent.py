@@ -264,8 +264,8 @@ def keep_whole(gm):
 # --- Dynamo's setting -------------------------------------------------------------------------------------------------
 class _WhereTenonCompiles(int):
     """The value of torch._dynamo.config.allow_rnn: true while Dynamo traces a module for Tenon outside of autocast, if gradients are off
-    or Tenon computes those of the module. Other backends keep PyTorch's default, false. Dynamo offers backends no setting of their own, so this asks for
-    whom the caller compiles. An int, because PyTorch writes its settings as JSON."""
+    or Tenon computes those of the module. Other backends keep PyTorch's default, false. Dynamo offers backends no setting of their own,
+    so this asks for whom the caller compiles. An int, because PyTorch writes its settings as JSON."""
 
     def __bool__(self):
         frame = sys._getframe(1)
