@@ -9,6 +9,7 @@ import operator
 
 import torch
 from torch._functorch import config
+from torch._functorch.compile_utils import rand_ops
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition, must_recompute
 from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
 from torch.utils.checkpoint import CheckpointPolicy
@@ -43,6 +44,8 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
         if options.recompute == "cheap":
             _recompute_norms(joint)
         wanted = {"activation_memory_budget": max(budget, least)} if limited else {"ban_recompute_materialized_backward": False}
+        if _draws_alike(joint):
+            wanted["cse"] = False
         with config.patch(wanted):
             graphs = min_cut_rematerialization_partition(joint, inputs, **named)
         if _saves_tuples(graphs[0], num_fwd_outputs):
@@ -61,6 +64,13 @@ def _keep_random_numbers(joint):
     for n in drawing:
         n.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
     return LEAST_BUDGET if drawing else 0.0
+
+
+def _draws_alike(joint):
+    """Whether several nodes draw by one operator of which PyTorch's min-cut merges equal calls. It would draw their numbers once."""
+    drawing = [n.target for n in joint.graph.nodes if n.op == "call_function" and rng.draws_numbers(n)]
+    merged = [t for t in drawing if isinstance(t, torch._ops.OpOverload) and t.overloadpacket not in rand_ops]
+    return len(set(merged)) < len(merged)
 
 
 def _budgets(joint):
