@@ -16,8 +16,8 @@ def plain(x, y):
     return (x * 2 + y).softmax(-1), x.t()
 
 def with_host_steps(x, y):
-    order = torch.topk(x, x.shape[0], dim=0, sorted=False)[1]  # runs in PyTorch
-    return x.gather(0, order) * y + torch.tensor([0.5, -1.0, 2.0, 3.0, 4.0, 5.0]), order.to(torch.float64) * 0.3
+    counts = torch.histc(x.half(), 6, -3, 3)  # runs in PyTorch
+    return x * counts * y + torch.tensor([0.5, -1.0, 2.0, 3.0, 4.0, 5.0]), counts.to(torch.float64) * 0.3
 
 def mutates(x, y):
     x.add_(y)

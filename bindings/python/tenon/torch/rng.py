@@ -1,8 +1,9 @@
 """Random numbers of a graph.
 
-rng="torch": PyTorch draws, or twister.py as PyTorch does. plant_masks() moves the masks of dropouts to the start of the graph, in the
-order of eager mode, so their numbers are those of eager mode and a dropout cuts no segment. Other nodes that draw run in PyTorch where they stand. In a joint graph
-the masks are drawn as bits, eight to a byte, which the forward graph saves; both graphs unpack them where they read them.
+rng="torch": PyTorch draws, or twister.py as PyTorch does. plant_draws() moves the masks of dropouts, and other draws that read no data, to
+the start of the graph, in the order of eager mode, so their numbers are those of eager mode and they cut no segment. Other nodes that
+draw run in PyTorch where they stand. In a joint graph the masks of dropouts are drawn as bits, eight to a byte, which the forward graph
+saves; both graphs unpack them where they read them.
 
 rng="fast": Tenon's kernels draw. Each node that draws has its own seed. plant_seeds() adds a node at the start of the graph that
 runs in PyTorch and takes all seeds from PyTorch's generator of the device. So torch.manual_seed makes runs reproducible, two
@@ -16,13 +17,14 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch._functorch.partitioners import must_recompute
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .lowering.operand import of_host
 from .lowering.tensors import CPU
 from .ops.random import DRAWING
-from .runtime.runner import DRAWING_FUNCTIONS, draw_bits, draw_mask, draw_seeds
+from .runtime.runner import DRAWING_FUNCTIONS, draw, draw_bits, draw_mask, draw_seeds
 from .size_nodes import size_nodes
 
 aten = torch.ops.aten
@@ -43,7 +45,7 @@ class Seeds(NamedTuple):
 
 def plant(gm, rng):
     """Prepares an inference graph, a forward graph or a joint graph for the option rng. Returns the Seeds or None."""
-    return plant_seeds(gm) if rng == "fast" else plant_masks(gm)
+    return plant_seeds(gm) if rng == "fast" else plant_draws(gm)
 
 
 def plant_seeds(gm):
@@ -116,24 +118,73 @@ def _(bits, size, stride):
     return bits.new_empty_strided(size, stride, dtype=torch.bool)
 
 
-def plant_masks(gm, saved=False):
+def plant_draws(gm, saved=False):
     """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. If `saved`, these nodes draw bits.
-    Stops at the first node that draws something else, because the order of all draws has to stay that of eager mode."""
-    before, number = _first(gm), 0
+    Draws that read no data move there too. Stops at the first node that does neither, because the order of all draws has to stay that of
+    eager mode."""
+    before, number, operands = _first(gm), 0, []
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):
             continue
-        if not is_dropout(n) or not _can_be_product(n):
-            break
         number += 1
-        mask = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
+        product = is_dropout(n) and _can_be_product(n)
+        if product:
+            drawn = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
+        elif (call := _without_data(n)) is not None:
+            operands += [a for a in n.args if isinstance(a, torch.fx.Node)]
+            drawn = _move(gm, n, before, number, *call)
+        else:
+            break
         if before is n:  # which is erased
-            before = mask.next
-        mask.meta |= {name: n.meta[name] for name in ("custom",) if name in n.meta}
-        if saved:
-            _pack(gm, mask)
-            mask.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
-            compute_again(mask)
+            before = drawn.next
+        drawn.meta |= {name: n.meta[name] for name in ("custom",) if name in n.meta}
+        if saved and product:
+            _pack(gm, drawn)
+            drawn.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
+            compute_again(drawn)
+    for n in operands:
+        if n.op == "call_function" and not n.users:
+            gm.graph.erase_node(n)
+
+
+# Operators that draw without reading data, and how many of their first arguments say for what. The operator that draws the same numbers for
+# a tensor follows if it is another one.
+_BLIND = {
+    aten.rand.default: (aten.rand_like.default, slice(0, 0)),
+    aten.randn.default: (aten.randn_like.default, slice(0, 0)),
+    aten.randint.default: (aten.randint_like.default, slice(0, 1)),
+    aten.randint.low: (aten.randint_like.low_dtype, slice(0, 2)),
+    aten.normal.float_float: (aten.normal_functional.default, slice(0, 2)),
+} | {op: (op, slice(1, None)) for op in (
+    aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype, aten.bernoulli.p,
+    aten.uniform.default, aten.normal_functional.default, aten.exponential.default)}
+_MOST_SAVED = 1 << 16  # elements that are saved for a checkpointed region instead of drawing them again
+
+
+def _without_data(n):
+    """If the numbers that a node draws depend on no tensor's elements: (an operator that draws them for a tensor of the result's type,
+    its other operands). Else None."""
+    fake = n.meta.get("val")
+    if n.target not in _BLIND or fake.device != CPU or free_unbacked_symbols(fake) or n.kwargs.get("generator") is not None:
+        return None
+    op, others = _BLIND[n.target]
+    if not all(isinstance(a, (bool, int, float)) for a in n.args[others]):
+        return None
+    if must_recompute(n) and not statically_known_true(fake.numel() <= _MOST_SAVED):
+        return None
+    return op, n.args[others]
+
+
+def _move(gm, n, before, number, op, others):
+    """Replaces a node by one that draws the same numbers and stands before the node `before`. Returns that node."""
+    fake = n.meta["val"]
+    with gm.graph.inserting_before(before):
+        size, stride = (tuple(size_nodes(gm.graph, s)) for s in (fake.shape, fake.stride()))
+        drawn = gm.graph.call_function(draw, (op, size, stride, fake.dtype, number, *others))
+    drawn.meta = {"val": fake}
+    n.replace_all_uses_with(drawn)
+    gm.graph.erase_node(n)
+    return drawn
 
 
 def _can_be_product(n):

@@ -29,7 +29,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     limited = budget < 1 or any(region < 1 for region in _budgets(joint))
     attention.drop_logsumexp(joint)
     if options.rng == "torch":
-        rng.plant_masks(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
+        rng.plant_draws(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
     else:
         rng.plant_seeded_masks(joint, again=limited or options.recompute == "cheap")
     if limited or options.recompute == "cheap":

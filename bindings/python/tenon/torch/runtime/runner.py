@@ -46,12 +46,18 @@ def draw_bits(shape, strides, p, number):
     return twister.packed(draw_mask(shape, strides, p, number))
 
 
+def draw(op, shape, strides, dtype, number, *args):
+    """The numbers that op, which reads no element of its first operand, draws for a tensor of this type on a CPU. args: its other operands;
+    number: as for draw_mask."""
+    return op(torch.empty_strided(shape, strides, dtype=dtype, device="cpu"), *args)
+
+
 def draw_seeds(count, device):
     """Seeds of random numbers, from PyTorch's generator of the device."""
     return torch.randint(-2**63, 2**63 - 1, [count], device=device)
 
 
-DRAWING_FUNCTIONS = (draw_mask, draw_bits, draw_seeds)  # run in PyTorch
+DRAWING_FUNCTIONS = (draw, draw_mask, draw_bits, draw_seeds)  # run in PyTorch
 
 
 def unshare(args, indices):
