@@ -147,8 +147,8 @@ def plant_draws(gm, saved=False):
             gm.graph.erase_node(n)
 
 
-# Operators that draw without reading data, and how many of their first arguments say for what. The operator that draws the same numbers for
-# a tensor follows if it is another one.
+# Operators whose numbers depend on no data -> (an operator that draws these numbers for a tensor of the result's type, which arguments it
+# takes besides the tensor).
 _BLIND = {
     aten.rand.default: (aten.rand_like.default, slice(0, 0)),
     aten.randn.default: (aten.randn_like.default, slice(0, 0)),
