@@ -74,6 +74,21 @@ def test_a_draw_that_reads_data_keeps_later_ones_behind_it():
     assert sorted(r.split()[0] for r in stats["fallback_reasons"]) == ["aten.bernoulli.default", "aten.native_dropout.default", "aten.randn_like.default"]
 
 
+@pytest.mark.parametrize("f", [lambda x: torch.rand_like(torch.randn_like(x)), lambda x: torch.rand_like(torch.randn_like(x).exp()),
+                               lambda x: torch.rand_like(F.dropout(x, 0.5)), lambda x: torch.rand_like(torch.randn_like(x)) + torch.rand_like(x.cos())])
+def test_draws_for_drawn_tensors(f):
+    """Numbers that nobody reads are drawn too: the later ones follow them."""
+    same(lambda x: x.sin() + f(x) * torch.rand_like(x.exp()) + F.dropout(x, 0.2), torch.randn(4, 5))
+
+
+def test_draws_for_a_result_of_a_dropout():
+    def f(x):
+        h = F.dropout(x.sin(), 0.5)
+        return h + torch.randn_like(h)
+
+    assert same(f, torch.randn(4, 5))["fallback_reasons"] == {}
+
+
 def test_few_numbers_of_a_checkpoint_are_saved():
     stats = same(lambda x: checkpoint(EARLY["dropout2d"], x, use_reentrant=False), torch.randn(3, 4, 5, 6))
     assert stats["fallback_reasons"] == {}

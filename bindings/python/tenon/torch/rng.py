@@ -142,8 +142,8 @@ def plant_draws(gm, saved=False):
             _pack(gm, drawn)
             drawn.meta |= {name: n.meta[name] for name in ("ac_graph_id",) if name in n.meta}
             compute_again(drawn)
-    for n in operands:
-        if n.op == "call_function" and not n.users:
+    for n in dict.fromkeys(operands):
+        if n.op == "call_function" and not n.users and not draws_numbers(n):
             gm.graph.erase_node(n)
 
 
@@ -170,9 +170,25 @@ def _without_data(n):
     op, others = _BLIND[n.target]
     if not all(isinstance(a, (bool, int, float)) for a in n.args[others]):
         return None
+    if _loses_draws(n):
+        return None
     if must_recompute(n) and not statically_known_true(fake.numel() <= _MOST_SAVED):
         return None
     return op, n.args[others]
+
+
+def _loses_draws(n):
+    """Whether a node draws numbers that only n and other draws of _BLIND read, directly or through other nodes. Without these readers
+    PyTorch leaves out that node, and all later numbers would be others."""
+    unread, nodes = {n}, [n]
+    while nodes:
+        for i in nodes.pop().all_input_nodes:
+            if i.op == "call_function" and i not in unread and all(u in unread or u.target in _BLIND for u in i.users):
+                if draws_numbers(i):
+                    return True
+                unread.add(i)
+                nodes.append(i)
+    return False
 
 
 def _move(gm, n, before, number, op, others):
