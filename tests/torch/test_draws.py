@@ -48,7 +48,7 @@ EARLY = {
     "numbers_like": lambda x: x.sin() * torch.randn_like(x) + F.dropout(x, 0.2) * torch.rand_like(x) + torch.randint_like(x, 3, 8),
     "numbers": lambda x: x.sin() * torch.randn(x.shape) + F.dropout(x, 0.5) + torch.randint(0, 5, x.shape) + torch.randint(7, (3, 1, 1, 1)),
     "normal": lambda x: x.sin() * torch.normal(0.5, 2.0, x.shape) + torch.empty_like(x).normal_(0.1, 3.0) + F.dropout(x, 0.5),
-    "in_place": lambda x: torch.empty_like(x).uniform_(-1, 2) * x.sin() + torch.empty_like(x).exponential_(2.0) + F.dropout(x, 0.5),
+    "in_place": lambda x: torch.empty_like(x).uniform_(-1, 2) * x.sin() + torch.empty_like(x).exponential_(lambd=2.0) + F.dropout(x, 0.5),
     "f64": lambda x: x.sin() * torch.rand_like(x, dtype=torch.float64).float() + F.dropout(x, 0.5),
 }
 

@@ -158,6 +158,7 @@ _BLIND = {
 } | {op: (op, slice(1, None)) for op in (
     aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype, aten.bernoulli.p,
     aten.uniform.default, aten.normal_functional.default, aten.exponential.default)}
+_OF_TYPE = {"dtype", "layout", "device", "pin_memory", "memory_format"}  # keywords that say what the result's type says too
 _MOST_SAVED = 1 << 16  # elements that are saved for a checkpointed region instead of drawing them again
 
 
@@ -165,7 +166,7 @@ def _without_data(n):
     """If the numbers that a node draws depend on no tensor's elements: (an operator that draws them for a tensor of the result's type,
     its other operands). Else None."""
     fake = n.meta.get("val")
-    if n.target not in _BLIND or fake.device != CPU or free_unbacked_symbols(fake) or n.kwargs.get("generator") is not None:
+    if n.target not in _BLIND or fake.device != CPU or free_unbacked_symbols(fake) or not _OF_TYPE.issuperset(n.kwargs):
         return None
     op, others = _BLIND[n.target]
     if not all(isinstance(a, (bool, int, float)) for a in n.args[others]):
