@@ -16,8 +16,9 @@ namespace tenon::plugin {
 // in another place is none.
 std::vector<size_t> parameters_of(const Symbol& symbol);
 
-// Identifies the parameters of a call: the contents of small ones; of large ones address, count of writes and elements
-// all over them, because memory that was freed may come back with the same address and count.
+// Identifies the parameters of a call: the contents of small ones and of those that MXNet has never written; of others
+// address, count of writes and elements all over them, because memory that was freed may come back with the same address
+// and count.
 using Identity = std::vector<uint64_t>;
 Identity identity_of(const std::vector<size_t>& parameters, const Tensors& inputs);
 
