@@ -493,3 +493,31 @@ def test_reset_frees_programs():
     del g, model
     gc.collect()
     assert program_cache.living() == before and weight() is None
+
+
+@pytest.mark.parametrize("arange", [lambda n: torch.arange(n, -n, -1.0), lambda n: torch.arange(2.0, n), lambda n: torch.arange(-n, n, 3.0, dtype=torch.float16)],
+                         ids=["down", "from a float", "f16"])
+def test_ranges_of_whole_floats_and_sizes(arange):
+    def f(x):
+        return x.sum() + arange(x.shape[0])
+
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for n in (4, 7, 12):
+            x = torch.randn(n, 5)
+            torch.testing.assert_close(g(x), f(x))
+    assert not whole()["fallback_reasons"]
+
+
+def test_fractions_of_sizes_keep_their_fractions():
+    def f(x):
+        part = x.shape[0] / 4
+        return (x.sum() + torch.arange(0.5, x.shape[0]), x.sum() + torch.arange(part, 9), x.sum() + torch.arange(0, 9, part), x.sum() + torch.linspace(part, 3, 5),
+                torch.linspace(0, part, 5, dtype=torch.float64), x + torch.full((5,), part), torch.full((5,), part, dtype=torch.int64), x.long() + int(part),
+                nn.functional.softplus(x, beta=part))
+
+    g = torch.compile(f, backend="tenon", dynamic=True)
+    with torch.no_grad():
+        for n in (4, 7, 12):
+            x = torch.randn(n, 5)
+            torch.testing.assert_close(g(x), f(x))

@@ -10,7 +10,7 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion  # noqa: F401  (for the rows)
 from torch._prims_common import elementwise_dtypes
 
-from ...graph_text import Builder, Raw, Unsupported, Value
+from ...graph_text import FLOATS, Builder, Raw, Unsupported, Value
 from . import sizes
 from .tensors import CPU, dtype_of
 
@@ -49,6 +49,8 @@ class Emitter(Builder):
             raise Unsupported(f"a {type(value).__name__} operand")
         if not isinstance(value, sizes.Real):
             return super().full(value, dtype, shape)
+        if dtype not in FLOATS:
+            raise Unsupported("an integer from a float that depends on sizes")  # the cast would drop its fraction
         v = self.cast(self.real(value.expr), dtype)
         return self.expand(v, shape) if shape else v
 

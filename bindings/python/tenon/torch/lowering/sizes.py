@@ -54,6 +54,9 @@ class Real:
     def __init__(self, expr):
         self.expr = expr
 
+    def __float__(self):
+        raise Unsupported(f"{self.expr} where a constant is expected")
+
 
 class Opaque(sympy.Symbol):
     """The symbol of a size that the graph text cannot express. expr: its value, an expression of the tracer's symbols."""

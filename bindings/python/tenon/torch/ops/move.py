@@ -300,10 +300,11 @@ def _(e, *args, **_):
     start = args[0] if len(args) > 1 else 0
     step = args[2] if len(args) > 2 else 1
     if not all(isinstance(n, (int, float)) for n in (start, step)):
-        if any(isinstance(n, float) for n in (start, step)):
-            raise Unsupported("arange of a float and a symbolic number")
-        steps = e.map("mul", e.iota(e.shape), e.full(step, "i64"))
-        return e.cast(e.map("add", steps, e.full(start, "i64")), e.dtype)
+        if any(isinstance(n, float) and not n.is_integer() for n in (start, step)):
+            raise Unsupported("arange of a fraction and a symbolic number")
+        integer = lambda n: e.full(int(n) if isinstance(n, float) else n, "i64")
+        steps = e.map("mul", e.iota(e.shape), integer(step))
+        return e.cast(e.map("add", steps, integer(start)), e.dtype)
     if e.dtype in HALVES:
         return e.iota(e.shape, "f32", start=start, step=step)
     return e.iota(e.shape, e.dtype, start=start, step=step)
@@ -322,7 +323,8 @@ def evenly_spaced(e, low, high, count):
 
 @row("linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
 def _(e, start, end, steps, **_):
-    end_of = lambda v: e.cast(v if isinstance(v, Operand) else e.full(v, e.dtype if isinstance(v, float) else "i64"), e.dtype)
+    is_float = lambda v: isinstance(v, (float, sizes.Real))
+    end_of = lambda v: e.cast(v if isinstance(v, Operand) else e.full(v, e.dtype if is_float(v) else "i64"), e.dtype)
     return evenly_spaced(e, end_of(start), end_of(end), steps)
 
 
