@@ -30,6 +30,8 @@ Graph freeze(const Graph& graph, std::span<const void* const> params, std::vecto
 Graph simplify(const Graph& graph);
 // Merges nodes with equal op, operands, attributes and type. Leaves nodes with effects alone.
 Graph cse(const Graph& graph);
+// Moves gathers of rows behind products, where they repeat rows.
+Graph sink_gathers(const Graph& graph);
 // Moves a batch norm after a convolution with constant weights into the weights.
 Graph fold_batch_norm(const Graph& graph);
 // Turns convolutions into channels_last, and poolings of images whose channels are last already. Moves the

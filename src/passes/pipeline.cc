@@ -36,7 +36,8 @@ Graph unless(const Without& without, std::string_view pass, Graph (*run)(const G
   return is_left_out(without, pass) ? graph : after(pass, run(graph));
 }
 
-constexpr std::string_view kOptional[] = {"simplify", "fold_batch_norm", "layout", "cse", "fuse"};
+constexpr std::string_view kOptional[] = {"simplify", "sink_gathers", "fold_batch_norm",
+                                          "layout",   "cse",          "fuse"};
 
 }  // namespace
 
@@ -55,6 +56,7 @@ Status check_without(const Without& without) {
 Graph optimize(const Graph& graph, const Without& without) {
   Graph g = after("infer", graph);
   g = unless(without, "simplify", simplify, std::move(g));
+  g = unless(without, "sink_gathers", sink_gathers, std::move(g));
   g = unless(without, "fold_batch_norm", fold_batch_norm, std::move(g));
   g = unless(without, "layout", layout, std::move(g));
   g = unless(without, "simplify", simplify, std::move(g));
@@ -117,6 +119,7 @@ const std::vector<NamedPass>& named_passes() {
   static const std::vector<NamedPass> passes = {
       {"simplify", plain<simplify>},
       {"cse", plain<cse>},
+      {"sink_gathers", plain<sink_gathers>},
       {"fold_batch_norm", plain<fold_batch_norm>},
       {"layout", plain<layout>},
       {"expand", plain<expand_all>},
