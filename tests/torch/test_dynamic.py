@@ -521,3 +521,15 @@ def test_fractions_of_sizes_keep_their_fractions():
         for n in (4, 7, 12):
             x = torch.randn(n, 5)
             torch.testing.assert_close(g(x), f(x))
+
+
+def test_sizes_of_tensors_that_the_function_owns():
+    """Dynamo gives a tensor that is no argument symbolic sizes, and no size of it is an argument."""
+    p = torch.randn(4, 3, requires_grad=True)
+    before, optimizer = p.detach().clone(), torch.optim.SGD([p], lr=0.5)
+    step = torch.compile(optimizer.step, backend="tenon", dynamic=True)
+    for _ in range(2):
+        p.grad = torch.ones(4, 3)
+        step()
+    torch.testing.assert_close(p.detach(), before - 1)
+    whole()

@@ -11,7 +11,7 @@ from torch.utils._sympy.functions import (BitwiseFn_bitwise_and, BitwiseFn_bitwi
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from tenon.graph_text import Unsupported
-from tenon.torch.lowering import sizes
+from tenon.torch.lowering import layouts, sizes
 
 N, M = sympy.symbols("N M", integer=True, positive=True)
 K = sympy.Symbol("K", integer=True, nonnegative=True)
@@ -106,11 +106,11 @@ def test_not_a_size(e):
 
 
 def test_strides():
-    assert sizes.dense_strides((2, 3, 4)) == (12, 4, 1) and sizes.dense_strides(()) == ()
-    assert sizes.is_dense((1, 4, 1), (77, 1, 55)) and not sizes.is_dense((2, 3), (1, 2))
-    assert sizes.is_dense((0, 3), (99, 7)) and sizes.is_dense((N, M), (M, 1))
-    assert sizes.normal_strides((1, 3, 4), (100, 1, 3)) == (12, 1, 3)
-    assert sizes.overlaps((3, 4), (0, 1)) and not sizes.overlaps((3, 4), (9, 1)) and not sizes.overlaps((2, 0, 3), (0, 3, 1))
-    assert sizes.overlaps((3, 2), (1, 1)) and not sizes.overlaps((1, 4), (0, 1))
-    assert sizes.overlaps((4, N, 3), (N + 2, 1, 1)) and sizes.overlaps((N, 3), (2, 1)) and not sizes.overlaps((N, 3), (3, 1))
-    assert sizes.overlaps((N, M), (M, M)) and not sizes.overlaps((M, N - 2, 3), (3 * N - 6, 3, 1))
+    assert layouts.dense_strides((2, 3, 4)) == (12, 4, 1) and layouts.dense_strides(()) == ()
+    assert layouts.is_dense((1, 4, 1), (77, 1, 55)) and not layouts.is_dense((2, 3), (1, 2))
+    assert layouts.is_dense((0, 3), (99, 7)) and layouts.is_dense((N, M), (M, 1))
+    assert layouts.normal_strides((1, 3, 4), (100, 1, 3)) == (12, 1, 3)
+    assert layouts.overlaps((3, 4), (0, 1)) and not layouts.overlaps((3, 4), (9, 1)) and not layouts.overlaps((2, 0, 3), (0, 3, 1))
+    assert layouts.overlaps((3, 2), (1, 1)) and not layouts.overlaps((1, 4), (0, 1))
+    assert layouts.overlaps((4, N, 3), (N + 2, 1, 1)) and layouts.overlaps((N, 3), (2, 1)) and not layouts.overlaps((N, 3), (3, 1))
+    assert layouts.overlaps((N, M), (M, M)) and not layouts.overlaps((M, N - 2, 3), (3 * N - 6, 3, 1))

@@ -13,7 +13,7 @@ import torch
 
 from ..graph_text import Value
 from . import images
-from .lowering import sizes
+from .lowering import layouts, sizes
 from .lowering.tensors import DTYPES, is_moved, why_not
 from .partition import Segment
 from .runtime.frames import Layout, Part
@@ -281,7 +281,7 @@ class Writer:
         fake = n.meta["val"]
         shape = sizes.sizes(fake.shape)
         return self.layout.tensor(DTYPES[fake.dtype], shape,
-                                  sizes.normal_strides(shape, sizes.sizes(fake.stride())))
+                                  layouts.normal_strides(shape, sizes.sizes(fake.stride())))
 
     def _view(self, n):
         root = self.p.root(n)

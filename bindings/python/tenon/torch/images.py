@@ -10,7 +10,7 @@ import operator
 
 import torch
 
-from .lowering import sizes
+from .lowering import layouts, sizes
 
 aten = torch.ops.aten
 
@@ -44,7 +44,7 @@ def _images(graph):
             continue
         images.add(n)
         fake = n.meta.get("val")
-        if isinstance(fake, torch.Tensor) and fake.dim() in (4, 5) and sizes.is_dense(*map(sizes.sizes, (fake.shape, fake.stride()))):
+        if isinstance(fake, torch.Tensor) and fake.dim() in (4, 5) and layouts.is_dense(*map(sizes.sizes, (fake.shape, fake.stride()))):
             dense.add(n)
     return dense
 

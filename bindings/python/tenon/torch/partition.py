@@ -16,7 +16,7 @@ import torch
 
 from .. import _abi
 from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts, strides_text
-from .lowering import node, sizes
+from .lowering import layouts, node, sizes
 from .lowering.repeats import Repeats
 from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
@@ -155,6 +155,10 @@ class Partition:
         self.level = {}
         self.symbol_source = self._computed_symbols()  # symbol -> (node, None: the value itself, or "shape" or "stride", axis)
         self.opaque = sizes.opaque(self.tracer)  # symbols that the host computes; from other symbols, if they have no source
+        for kind in ((torch.SymInt, torch.SymFloat), torch.Tensor):  # a number is faster to read than a shape
+            for n in self.nodes:
+                if n.op == "placeholder" and isinstance(n.meta.get("val"), kind):
+                    self._find_symbols(n)
         ordered = -1  # PyTorch nodes that draw random numbers or may have effects keep their order
         for n in self.nodes:
             if n in self.lowered:
@@ -168,10 +172,7 @@ class Partition:
                 self.level[n] = max([-1, *(self.level[d] for d in n.all_input_nodes)])
                 if n.op == "call_function" and self._keeps_order(n):
                     ordered = self.level[n] = max(ordered, self.level[n])
-                self._find_symbols(n)
-        for n in self.nodes:  # last, for symbols that are only known from the shape of an input
-            if n.op == "placeholder":
-                self._find_symbols(n, of_tensor=True)
+                self._find_symbols(n)  # symbols that no input has
 
     def _computed_symbols(self):
         """Opaque symbol -> (node, None, 0): the node that computes it from numbers, if the node precedes all others that have the
@@ -194,7 +195,7 @@ class Partition:
         """The symbols from which a symbol without a source is computed."""
         return sizes.symbols(self.opaque[symbol].expr) if symbol in self.opaque and symbol not in self.symbol_source else ()
 
-    def _find_symbols(self, n, of_tensor=False):
+    def _find_symbols(self, n):
         """Records where the symbols of node n can be read at run time: from its value, if it is a scalar, else from its shape and
         strides."""
         if self.tracer is None:
@@ -203,7 +204,7 @@ class Partition:
         found = []
         if isinstance(val, (torch.SymInt, torch.SymFloat)):
             found = [(val, None, 0)]
-        elif isinstance(val, torch.Tensor) and val.layout == torch.strided and (of_tensor or n.op != "placeholder"):
+        elif isinstance(val, torch.Tensor) and val.layout == torch.strided:
             found = [(s, "shape", i) for i, s in enumerate(val.shape)]
             found += [(s, "stride", i) for i, s in enumerate(val.stride())]
         for s, where, axis in found:
@@ -230,7 +231,7 @@ class Partition:
         fake = to.meta["val"]
         shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
         return (why_not(fake, self.device) is None and fake.dtype == value.dtype and fake.dim() == value.dim()
-                and all(map(sizes.same, shape, sizes.sizes(value.shape))) and not sizes.overlaps(shape, strides))
+                and all(map(sizes.same, shape, sizes.sizes(value.shape))) and not layouts.overlaps(shape, strides))
 
     def _last_read(self, n):
         """The level of the last segment that reads a node, or a view of it."""
@@ -291,7 +292,7 @@ class Partition:
             inside = root in self.lowered
             for n in members:
                 fake = n.meta["val"]
-                overlapping = sizes.overlaps(sizes.sizes(fake.shape), sizes.sizes(fake.stride()))
+                overlapping = layouts.overlaps(sizes.sizes(fake.shape), sizes.sizes(fake.stride()))
                 if n is root or (inside and len(members) == 1 and not overlapping and n not in whole):
                     if inside and overlapping:
                         node = n.args[0] if n.target is operator.getitem else n
@@ -483,4 +484,4 @@ def tensor_input_text(n, value_name, param, donated, size=sizes.text, name=str):
 
 def layout_text(fake, size=sizes.text):
     shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
-    return "" if sizes.is_dense(shape, strides) else strides_text(sizes.normal_strides(shape, strides), size)
+    return "" if layouts.is_dense(shape, strides) else strides_text(layouts.normal_strides(shape, strides), size)

@@ -11,8 +11,6 @@ Tested by tests/torch/test_size_text.py, test_sizes.py and test_aot_semantics.py
 
 import ast
 import contextlib
-import functools
-import itertools
 import threading
 import weakref
 
@@ -407,59 +405,6 @@ def python(expr):
     if not names <= {*map(str, expr.free_symbols), "math", "float", "round", "abs", "max", "min"}:
         raise Unsupported(f"size {expr}: cannot be written as a Python expression")
     return text
-
-
-def dense_strides(shape):
-    """The row-major strides of a shape."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step = size(step * extent)
-    return tuple(reversed(strides))
-
-
-def normal_strides(shape, strides):
-    """The strides, with the row-major stride in place of one that has no effect: for an axis of size 1, and for every axis of an
-    empty tensor."""
-    return _strides(shape, strides)[0]
-
-
-def is_dense(shape, strides):
-    return _strides(shape, strides)[1]
-
-
-def _strides(shape, strides):
-    """(normal_strides, is_dense)"""
-    shape, strides = tuple(shape), tuple(strides)
-    return (_static_strides if all([type(n) is int for n in shape + strides]) else _computed_strides)(shape, strides)
-
-
-def _computed_strides(shape, strides):
-    dense = dense_strides(shape)
-    if is_empty(shape):
-        return dense, True
-    normal = tuple(d if isinstance(n, int) and n == 1 else s for n, s, d in zip(shape, strides, dense))
-    return normal, all(same(a, b) for a, b in zip(normal, dense))
-
-
-_static_strides = functools.lru_cache(4096)(_computed_strides)
-
-
-def overlaps(shape, strides):
-    """Whether two elements share memory, if each symbolic size is at least 2 unless the tracer knows that it is 1. With symbolic strides, only
-    a stride of 0 and two equal strides are detected."""
-    if is_empty(shape) or is_dense(shape, strides):
-        return False
-    axes = [(s, n) for n, s in zip(shape, normal_strides(shape, strides)) if not (isinstance(n, int) and n <= 1)]
-    if any(is_zero(s) for s, _ in axes):
-        return True
-    reach = 0  # of the axes so far, at least
-    for s, n in sorted(((s, n if isinstance(n, int) else 2) for s, n in axes if isinstance(s, int))):
-        if s <= reach:
-            return True
-        reach += s * (n - 1)
-    symbolic = [axis for axis in axes if not isinstance(axis[0], int)]
-    return any(same(s, t) and not same(m, 1) and not same(n, 1) for (s, m), (t, n) in itertools.combinations(symbolic, 2))
 
 
 _BINARY = {ast.Add: lambda a, b: size(a + b), ast.Sub: lambda a, b: size(a - b), ast.Mult: lambda a, b: size(a * b),

@@ -6,7 +6,7 @@ How rows are written: row.py. Tested by tests/torch/test_lower.py.
 import operator
 
 from ...graph_text import Unsupported
-from ..lowering import sizes
+from ..lowering import layouts, sizes
 from ..lowering.sizes import floor_div, same_shape, size
 from . import map as _map  # noqa: F401  (its rows are copied below)
 from .move import every_nth, position
@@ -31,10 +31,10 @@ def _(e, x, dim, start, length):
 def _memory(e, x, strides):
     """(the elements of x as a vector in the order of memory, a function that turns such a vector back into x's shape). Raises
     Unsupported if elements overlap or leave gaps."""
-    shape, strides = x.shape, sizes.normal_strides(x.shape, strides)
-    if not all(isinstance(n, int) for n in (*shape, *strides)) and not sizes.is_dense(shape, strides):
+    shape, strides = x.shape, layouts.normal_strides(x.shape, strides)
+    if not all(isinstance(n, int) for n in (*shape, *strides)) and not layouts.is_dense(shape, strides):
         raise Unsupported("as_strided of symbolic sizes that are not contiguous")
-    if sizes.is_dense(shape, strides):
+    if layouts.is_dense(shape, strides):
         perm = list(range(x.rank))
     else:
         perm = sorted(range(x.rank), key=lambda i: (-strides[i], -shape[i]))
@@ -111,7 +111,7 @@ def _(e, x, shape, stride, storage_offset=None):
 def _(e, x, shape, stride, storage_offset=None):
     strides = sizes.sizes(x.fake.stride())
     if same_shape(x.shape, e.shape) and sizes.same(storage_offset or 0, size(x.fake.storage_offset())) and same_shape(
-            sizes.normal_strides(e.shape, strides), sizes.normal_strides(e.shape, sizes.sizes(stride))):
+            layouts.normal_strides(e.shape, strides), layouts.normal_strides(e.shape, sizes.sizes(stride))):
         return x  # only the strides of axes of size 1 differ; average pooling of a channels-last tensor does this
     return _as_strided(e, x, shape, stride, storage_offset)
 
@@ -120,7 +120,7 @@ def _(e, x, shape, stride, storage_offset=None):
 def _(e, x, source, shape, stride, storage_offset=None):
     start = _start(e, x, storage_offset)
     shape, strides = sizes.sizes(shape), sizes.sizes(stride)
-    if sizes.overlaps(shape, strides):
+    if layouts.overlaps(shape, strides):
         raise Unsupported("as_strided_scatter into elements that overlap")
     flat, back = _memory(e, x, sizes.sizes(x.fake.stride()))
     if all(isinstance(n, int) for n in (*shape, *strides, start, *flat.shape)):
@@ -205,7 +205,7 @@ def not_channels_last(e, x):
     """Raises Unsupported for a tensor that may be channels-last, for operators whose result is then channels-last too: PyTorch's
     tracer gets the strides of this result wrong."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
-    if x.rank in (4, 5) and not sizes.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
+    if x.rank in (4, 5) and not layouts.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
         raise Unsupported(f"{e.target} of a channels-last tensor: the tracer does not know the strides of its result")
 
 

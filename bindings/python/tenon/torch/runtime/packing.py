@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ... import report
-from ..lowering import sizes
+from ..lowering import layouts
 from ..lowering.tensors import DTYPES
 from . import marshal
 from .frames import Layout
@@ -203,4 +203,4 @@ def without_packing(layout, made, arguments):
 
 def like(layout, tensor):
     """Adds a DLTensor with the tensor's dtype, shape and strides. Returns the index of its data word."""
-    return layout.tensor(DTYPES[tensor.dtype], tensor.shape, sizes.normal_strides(tensor.shape, tensor.stride()))[0]
+    return layout.tensor(DTYPES[tensor.dtype], tensor.shape, layouts.normal_strides(tensor.shape, tensor.stride()))[0]

@@ -14,7 +14,7 @@ import torch._dynamo.exc
 
 from ... import _abi
 from ...graph_text import Unsupported
-from ..lowering import sizes
+from ..lowering import layouts
 
 log = logging.getLogger("tenon")
 STEERING = (torch._dynamo.exc.TorchDynamoException,)
@@ -86,7 +86,7 @@ def fixed(tensor, size, stride, dtype):
         tensor = tensor.to(dtype)
     if tuple(tensor.shape) != tuple(size) and math.prod(size):
         raise RuntimeError(f"tenon: a result of PyTorch has size {list(tensor.shape)}, where its meta function told {list(size)}")
-    if tensor.stride() == stride or sizes.normal_strides(size, tensor.stride()) == sizes.normal_strides(size, stride):
+    if tensor.stride() == stride or layouts.normal_strides(size, tensor.stride()) == layouts.normal_strides(size, stride):
         return tensor
     return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
