@@ -47,6 +47,7 @@ def _table(quantized):
     found |= {op: _with_wide_statistics(found[op]) for op in found if op._opname in BATCH_NORMS}
     found[torch.ops.aten._weight_norm_interface.default] = _weight_norm
     found[torch.ops.aten.native_dropout.default] = _dropout_of_all
+    found[torch.ops.aten._transformer_encoder_layer_fwd.default] = _encoder_layer
     found[torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default] = _unscale
     found[torch.ops.aten._amp_update_scale.default] = _update_scale
     found |= {op: functools.partial(op._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd) for op in _of_lists(torch)}
@@ -97,6 +98,39 @@ def _weight_norm(v, g, dim=0):
     wide = v.float() if v.dtype in (torch.bfloat16, torch.float16) else v
     norms = wide.norm(2, [i for i in range(v.dim()) if i != dim % v.dim()], keepdim=True)
     return (wide * (g / norms)).to(v.dtype), norms
+
+
+def _encoder_layer(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps, norm_weight_1, norm_bias_1,
+                   norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2, mask=None, mask_type=None):
+    """nn.TransformerEncoderLayer in evaluation mode, which is one operator. mask: every element but 0 hides a key; of shape [queries, keys]
+    with mask_type 0, [batch, keys] with 1, [batch, heads, queries, keys] with 2."""
+    from torch.nn import functional as F
+
+    if src.numel() == 0:
+        return src.clone()
+    visible = mask if mask is None else (mask == 0)[:, None, None] if mask_type == 1 else mask == 0
+
+    def attention(x):
+        q, k, v = (part.unflatten(-1, (num_heads, -1)).transpose(1, 2) for part in F.linear(x, qkv_weight, qkv_bias).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, visible)
+        if mask is not None:  # PyTorch's softmax of a row without keys is NaN here
+            y = y.where(visible.any(-1, keepdim=True), float("nan"))
+        return F.linear(y.transpose(1, 2).flatten(2), proj_weight, proj_bias)
+
+    def feed_forward(x):
+        return F.linear((F.gelu if use_gelu else F.relu)(F.linear(x, ffn_weight_1, ffn_bias_1)), ffn_weight_2, ffn_bias_2)
+
+    def norm_1(x):
+        return F.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def norm_2(x):
+        return F.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = src + attention(norm_1(src))
+        return x + feed_forward(norm_2(x))
+    x = norm_1(src + attention(src))
+    return norm_2(x + feed_forward(x))
 
 
 def _dropout_of_all(x, p, train):
