@@ -221,6 +221,9 @@ CASES = {
     "ldexp": (lambda x, n, y: (torch.ldexp(x, n), torch.ldexp(x, y), torch.ldexp(n, n)), (X, idx(5), Y), FLOATS + (torch.int32,)),
     "round_decimals": (lambda x: [torch.round(x * 100, decimals=n) for n in (0, 1, 3, -1, -2, 30)], (X,), FLOATS),
     "signs": (lambda x, y, z: [u for a, b in ((x, y), (z, y[0]), (z, z.flip(0))) for u in (torch.signbit(a), torch.copysign(a, b), torch.copysign(b, a), torch.copysign(a, -0.0), torch.copysign(a, 2), torch.sgn(a), torch.angle(a))], (X, Y, ends), ANY),
+    "bits": (lambda x, z: [u for a in (x, z, x[:, ::2], x * 0) for bits in [{2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]]
+                           for u in (a.view(bits), (a.view(bits) + 5).view(a.dtype), (a + 1).view(bits) >> 3)] + [(x > 0).to(torch.int8).neg().view(torch.uint8)],
+             (X, ends), F32 + (torch.float64, torch.bfloat16)),
     "nextafter": (lambda x, y, z: [torch.nextafter(a, b) for a, b in ((x, y), (x, x), (x * 0, y), (z, z.flip(0)), (z, z * -1), (z, z + 1))], (X, Y, ends), FLOATS),
     "frexp": (lambda x, z: (*torch.frexp(x), *torch.frexp(z), torch.frexp(x)[1], torch.frexp(x * 1e3)[0]), (X, ends), FLOATS),
     "fmax_int": (lambda x, y: (torch.fmax(x, y), torch.fmin(x, y)), (X, Y), INTS + (torch.bool,)),

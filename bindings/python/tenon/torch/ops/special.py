@@ -188,6 +188,22 @@ def _sign_bit(bits):
     return -(1 << (63 if bits.dtype == "i64" else 31))
 
 
+@row("view.dtype")
+def _(e, x, dtype):
+    """The elements' bits in another dtype of the same size. Kernels hold 16-bit floats as f32, and the bits of bf16 are its upper half."""
+    pair = {x.dtype, e.dtype}
+    if pair == {"bf16", "i16"}:
+        half = e.full(16, "i32")
+        if x.dtype == "bf16":
+            return e.cast(e.map("shift_right", _bits(e, e.cast(x, "f32")), half), "i16")
+        return e.cast(_from_bits(e, e.map("shift_left", e.cast(x, "i32"), half)), "bf16")
+    if pair <= {"i8", "u8"}:
+        return e.cast(x, e.dtype)
+    if pair not in ({"f32", "i32"}, {"f64", "i64"}):
+        raise Unsupported(f"the bits of {x.dtype} as {e.dtype}")
+    return e.op("bitcast", [x], e.dtype, x.shape, dtype=Raw(e.dtype))
+
+
 @row("signbit")
 def _(e, x):
     if x.dtype == "bool":
