@@ -16,6 +16,7 @@
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/pixel_lanes.h"
+#include "src/ops/rules/view.h"
 
 namespace tenon {
 namespace {
@@ -305,10 +306,18 @@ class OneDnnBackend final : public Backend {
     }
     return b.add(std::move(node));
   }
-  // Pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal distances.
-  bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
-    return graph.node(node).op != ops::convolution || graph.node(node).inputs[0] != operand ||
-           graph.node(operand).op != ops::slice || attr_as<Dim>(graph.node(operand), "step") == Dim(1);
+  // Pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal distances. So are
+  // images that Winograd's step reads, if their channels are not dense; the library would reorder them in each call.
+  bool reads(const Graph& graph, ValueId v, ValueId operand) const override {
+    const Node& node = graph.node(v);
+    if (node.op == ops::convolution && node.inputs[0] == operand && graph.node(operand).op == ops::slice &&
+        attr_as<Dim>(graph.node(operand), "step") != Dim(1))
+      return false;
+    const bool is_image = node.inputs[0] == operand ||
+                          (node.op == ops::convolution_weight_gradient && node.inputs[1] == operand);
+    if (!is_image || !wants_dense_channels(graph, node)) return true;
+    const auto image = view_of(graph, operand, [&](ValueId u) { return draft_strides(graph, u); });
+    return image && image->strides.back() == Dim(1);
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,

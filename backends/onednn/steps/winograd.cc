@@ -140,6 +140,22 @@ class WeightGradientStep final : public Step {
 
 }  // namespace
 
+bool wants_dense_channels(const Graph& graph, const Node& node) {
+  const bool of_weights = node.op == ops::convolution_weight_gradient;
+  if ((node.op != ops::convolution && !of_weights) || env::winograd() == "off") return false;
+  const Dims &in = graph.type(node.inputs[0]).shape,
+             &out = of_weights ? graph.type(node.inputs[1]).shape : node.type.shape;
+  const Dims& weights = of_weights ? node.type.shape : graph.type(node.inputs[1]).shape;
+  const auto fills_vectors = [](Dim channels) {
+    return channels.is_const() && channels.value() % winograd::lanes() == 0;
+  };
+  return in.size() == 4 && node.type.dtype == DType::f32 && attr_as<Dim>(node, "groups") == Dim(1) &&
+         attr_as<std::string>(node, "layout") == "channels_last" &&
+         all_are(std::span(weights).subspan(2), 3) && all_are(attr_as<Dims>(node, "strides"), 1) &&
+         all_are(attr_as<Dims>(node, "dilations"), 1) && fills_vectors(in.back()) &&
+         fills_vectors(out.back());
+}
+
 bool may_use_winograd(const Spec& spec) { return has_windows_of_three(spec); }
 
 std::optional<WindowsOfThree> windows_of_three(const Spec& spec, const Problem& p) {

@@ -31,6 +31,8 @@ struct WindowsOfThree {
   winograd::Epilogue epilogue;  // without the terms
 };
 
+// Whether a node is one of these if it reads images whose channels are dense, as far as its sizes are known.
+bool wants_dense_channels(const Graph& graph, const Node& node);
 // Whether the step of a spec is one of these at some sizes, as far as its windows are known.
 bool may_use_winograd(const Spec& spec);
 // Nothing if the problem is none of these or the library computes it in less time.

@@ -304,6 +304,26 @@ TEST(Winograd, ProgramsUseIt) {
       HasSubstr("winograd, post-ops: bias mul add add leaky_relu\n"));
 }
 
+// Images whose channels come first are stored in the other order before they are read.
+TEST(Winograd, ImagesWithChannelsFirst) {
+  const auto convolution = [](const std::string& x, const std::string& image) {
+    return "graph @f(%x: " + x + ", %w: f32[64,32,3,3]) {\n" + image + " %y = convolution(%i, %w){" + kOne +
+           "}\n return %y\n}\n";
+  };
+  for (const char* image : {" %i = reshape(%x){shape=[N,32,H,W]}\n", " %i = exp(%x)\n"})
+    EXPECT_THAT(explained(convolution("f32[N,32,H,W]", image), {{2, 32, 15, 14}, {64, 32, 3, 3}}),
+                HasSubstr("convolution 2x32x15x14 by 64x32x3x3 f32 winograd\n"));
+  EXPECT_THAT(explained("graph @f(%x: f32[N,32,H,W], %d: f32[N,64,H,W]) {\n"
+                        " %y = convolution_weight_gradient(%x, %d){kernel=[3,3], " +
+                            std::string(kOne) + "}\n return %y\n}\n",
+                        {{2, 32, 14, 14}, {2, 64, 14, 14}}),
+              HasSubstr("convolution_weight_gradient 2x32x14x14 by 2x64x14x14 f32 winograd\n"));
+  const std::string same = " %i = reshape(%x){shape=[2,32,15,14]}\n";
+  EXPECT_THAT(program_of(convolution("f32[2,32,15,14]", same))->explain(false), HasSubstr("step 1 (onednn)"));
+  EXPECT_THAT(program_of(convolution("f32[2,32,15,14] strides=[6720,1,448,32]", same))->explain(false),
+              HasSubstr("step 0 (onednn)"));
+}
+
 TEST(Winograd, TheLibraryKeepsTheRest) {
   // Few tiles; tiles that are half empty; an epilogue without a place.
   EXPECT_THAT(explained(graph_of(kBare), shapes_of(1, 4, 4)), Not(HasSubstr("winograd")));
