@@ -120,12 +120,8 @@ def _encoder_layer(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight,
     def feed_forward(x):
         return F.linear((F.gelu if use_gelu else F.relu)(F.linear(x, ffn_weight_1, ffn_bias_1)), ffn_weight_2, ffn_bias_2)
 
-    def norm_1(x):
-        return F.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
-
-    def norm_2(x):
-        return F.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
-
+    norm_1, norm_2 = (functools.partial(F.layer_norm, normalized_shape=(embed_dim,), weight=weight, bias=bias, eps=eps)
+                      for weight, bias in ((norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)))
     if norm_first:
         x = src + attention(norm_1(src))
         return x + feed_forward(norm_2(x))
