@@ -198,6 +198,21 @@ bool has_slow_function(const Spec& spec) {
                              [&](const PostOp& p) { return std::ranges::count(kSlow, p.algorithm) > 0; });
 }
 
+// Whether Winograd's step computes the convolution, but not its epilogue. The library takes about twice as long for both, and loops
+// compute the epilogue in a small part of this time.
+bool loses_winograd(const Graph& graph, std::span<const ValueId> members, const Spec& spec) {
+  if (spec.post_ops.empty() || !may_use_winograd(spec)) return false;
+  const Sizes sizes = probe_sizes(graph, graph.node(members[0]));
+  if (!has_value(graph, members, sizes)) return false;
+  Problem problem = at_sizes(spec, sizes);
+  if (problem.empty) return false;
+  if (wants_dense_channels(graph, graph.node(members[0])))  // as reads() sees to
+    problem.source.strides = plain_strides(problem.source.dims, true);
+  if (windows_of_three(spec, problem)) return false;
+  problem.post_ops.clear();
+  return windows_of_three(spec, problem).has_value();
+}
+
 // The bid for a group's problem at the sizes that are probed, according to the library's offer.
 Bid offered(const Graph& graph, std::span<const ValueId> members, const std::string& name,
             FunctionRef<Problem(const Sizes&)> problem) {
@@ -232,6 +247,7 @@ Bid ask(const Graph& graph, std::span<const ValueId> members) {
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!spec.ok()) return {false, 0, spec.status().message()};
   if (has_slow_function(*spec)) return {false, 0, "loops compute this function behind a convolution faster"};
+  if (loses_winograd(graph, members, *spec)) return {false, 0, "the convolution would lose Winograd's step"};
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
 
