@@ -6,9 +6,11 @@
 namespace tenon {
 namespace {
 
-// Up to these counts loops take 0.2 to 1 times as long as the library, on one thread of an AMD EPYC (Zen 4).
-constexpr int64_t kMostMade = 3;         // channels that a group makes
-constexpr int64_t kMostWindows = 64;     // of a group
+// Up to these counts loops take 0.2 to 1 times as long as the library, on one thread of an AMD EPYC (Zen 4). "Limited" are images whose
+// channels are last or whose rows are short, and volumes.
+constexpr int64_t kMostMade = 4, kMostMadeLimited = 3;           // channels that a group makes
+constexpr int64_t kMostWindows = 256, kMostWindowsLimited = 64;  // of a group
+constexpr int64_t kShortRow = 24;
 constexpr int64_t kMostFilters = 8;      // channels that have one window each
 constexpr int64_t kMostFiltersLast = 4;  // the same, if channels are last
 constexpr size_t kRankOfVolumes = 5;     // the library is slow with one window for each channel of a volume
@@ -24,8 +26,13 @@ bool suits_pixel_lanes(const Graph& graph, const Node& node) {
   const bool transposed = attr_as<bool>(node, "transposed");
   const int64_t share = w[0].value() / groups.value();
   const int64_t made = transposed ? w[1].value() : share, read = transposed ? share : w[1].value();
-  if (made != 1 || read != 1) return made <= kMostMade && made * read <= kMostWindows;
-  if (attr_as<std::string>(node, "layout") == "channels_last") return groups.value() <= kMostFiltersLast;
+  const bool last = attr_as<std::string>(node, "layout") == "channels_last";
+  const Dim row = graph.type(node.inputs[0]).shape.back();
+  const bool limited = last || w.size() == kRankOfVolumes || (row.is_const() && row.value() < kShortRow);
+  if (made != 1 || read != 1)
+    return made <= (limited ? kMostMadeLimited : kMostMade) &&
+           made * read <= (limited ? kMostWindowsLimited : kMostWindows);
+  if (last) return groups.value() <= kMostFiltersLast;
   return groups.value() <= kMostFilters || w.size() == kRankOfVolumes;
 }
 
