@@ -134,8 +134,10 @@ NETS = {
     # With larger steps the loss falls to 1e-3, where rounding of the logits is a relative error of 1e-3.
     "resnet18": (lambda: gluon.model_zoo.vision.get_resnet(1, 18, thumbnail=True, classes=10), (4, 3, 16, 16), (4,), "sgd",
                  {"learning_rate": 0.001, "momentum": 0.9}),
-    "resnet18_v2": (lambda: gluon.model_zoo.vision.get_resnet(2, 18, thumbnail=True, classes=10), (4, 3, 16, 16), (4,), "sgd",
-                    {"learning_rate": 0.01}),
+    # In f32, parameters that differ by one rounding change MXNet's own losses by up to 3e-3 from the third step on, where a relu
+    # flips; in f64 by less than 3e-5.
+    "resnet18_v2_f64": (lambda: gluon.model_zoo.vision.get_resnet(2, 18, thumbnail=True, classes=10), (4, 3, 16, 16), (4,), "sgd",
+                        {"learning_rate": 0.01}),
     # In f32, MXNet's own gradients of this net differ from those in f64 by half, and with larger steps its losses are chaotic.
     "mobilenet_v2_f64": (lambda: gluon.model_zoo.vision.MobileNetV2(0.25, classes=10), (4, 3, 64, 64), (4,), "sgd",
                          {"learning_rate": 1e-4}),
