@@ -594,7 +594,7 @@ def test_pytorch_cuts_the_graph_where_the_partitioner_fails(monkeypatch, dynamic
         raise RuntimeError("injected")
 
     monkeypatch.setattr(compiling.training.images, "lay_out", broken)
-    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Dropout2d(0.5))
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Dropout2d(0.5))
     other = copy.deepcopy(model)
     for f, m in ((torch.compile(lambda x: checkpoint(model, x, use_reentrant=False), backend="tenon", dynamic=dynamic), model), (other, other)):
         torch.manual_seed(1)
