@@ -206,7 +206,7 @@ bool loses_winograd(const Graph& graph, std::span<const ValueId> members, const 
   if (!has_value(graph, members, sizes)) return false;
   Problem problem = at_sizes(spec, sizes);
   if (problem.empty) return false;
-  if (wants_dense_channels(graph, graph.node(members[0])))  // as reads() sees to
+  if (wants_dense_channels(graph, graph.node(members[0])))  // reads() has it stored in this order
     problem.source.strides = plain_strides(problem.source.dims, true);
   if (windows_of_three(spec, problem)) return false;
   problem.post_ops.clear();

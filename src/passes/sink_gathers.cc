@@ -4,8 +4,9 @@
 //   matmul(concat([gather(x, i), gather(y, j), z]), w) = matmul(z, w2) + gather(matmul(x, w0), i) + gather(matmul(y, w1), j)
 //
 // for the parts w0, w1 and w2 of w. The second rule changes the order of a sum, so it is for numbers of at least 32 bits.
-// Tested by tests/golden/passes/sink_gathers.tn.
+// Tested by tests/golden/passes/sink_gathers.tn and tests/unit/passes/sink_gathers_test.cc.
 #include "src/ops/rows/names.h"
+#include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 
 namespace tenon {
@@ -23,8 +24,8 @@ class GatherSinker {
     if (is_gather(rows)) return gathered(rows, w_);
     const Node made = node(rows);
     if (made.op != ops::concat || made.inputs.size() < 2 || size_of(b_.type(w_).dtype) < 4) return {};
-    const int64_t last = static_cast<int64_t>(b_.shape(rows).size()) - 1;
-    if (attr_int(made, "axis") != last && attr_int(made, "axis") != -1) return {};
+    const int64_t rank = static_cast<int64_t>(b_.shape(rows).size());
+    if (wrap_axis(attr_int(made, "axis"), rank) != rank - 1) return {};
     if (std::ranges::count_if(made.inputs, [&](ValueId part) { return !is_gather(part); }) > 1) return {};
     return sum_of_parts(made.inputs);
   }

@@ -13,7 +13,7 @@ MASKS = {
     "causal": {"src_mask": CAUSAL, "is_causal": True},
     "bool": {"src_mask": CAUSAL < 0},
     "padding": {"src_key_padding_mask": PADDING},
-    "float": {"src_mask": torch.tensor([0.0, 0, 0, 0.5, 0, 0, 0]).expand(7, 7)},  # this operator takes a number but 0 as hidden
+    "float": {"src_mask": torch.tensor([0.0, 0, 0, 0.5, 0, 0, 0]).expand(7, 7)},  # every number but 0 hides a key
     "both": {"src_mask": CAUSAL, "src_key_padding_mask": PADDING.float().masked_fill(PADDING, -torch.inf)},
     "heads": {"src_mask": torch.rand(6, 7, 7, generator=torch.Generator().manual_seed(1)) > 0.7},
 }

@@ -108,12 +108,14 @@ def _encoder_layer(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight,
 
     if src.numel() == 0:
         return src.clone()
-    visible = mask if mask is None else (mask == 0)[:, None, None] if mask_type == 1 else mask == 0
+    visible = None
+    if mask is not None:
+        visible = (mask == 0)[:, None, None] if mask_type == 1 else mask == 0
 
     def attention(x):
         q, k, v = (part.unflatten(-1, (num_heads, -1)).transpose(1, 2) for part in F.linear(x, qkv_weight, qkv_bias).chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, visible)
-        if mask is not None:  # PyTorch's softmax of a row without keys is NaN here
+        if visible is not None:  # PyTorch's softmax of a row without keys is NaN here
             y = y.where(visible.any(-1, keepdim=True), float("nan"))
         return F.linear(y.transpose(1, 2).flatten(2), proj_weight, proj_bias)
 

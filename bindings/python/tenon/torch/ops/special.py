@@ -190,7 +190,8 @@ def _sign_bit(bits):
 
 @row("view.dtype")
 def _(e, x, dtype):
-    """The elements' bits in another dtype of the same size. Kernels hold 16-bit floats as f32, and the bits of bf16 are its upper half."""
+    """The elements' bits in another dtype of the same size. Kernels hold 16-bit floats as f32, whose upper half has the bits of
+    bf16."""
     pair = {x.dtype, e.dtype}
     if pair == {"bf16", "i16"}:
         half = e.full(16, "i32")
