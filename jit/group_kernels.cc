@@ -2,6 +2,8 @@
 #include "jit/group_kernels.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
@@ -23,6 +25,28 @@ Status has_loops(const Graph& graph, ValueId v) {
     return {};
   return unsupported(std::string(row.name) + " has no loops of its own");
 }
+
+namespace {
+
+// Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
+// before at two places, so five steps in one loop would compute the first one at 32. It takes less time to store a step on the way.
+bool repeats_work(const Graph& graph, std::span<const ValueId> members,
+                  std::span<const LoweredKernel> kernels) {
+  constexpr int64_t kMostTimes = 2, kFree = 8;
+  const auto cost = [](OpId id) { return op(id).expensive ? 8 : 1; };
+  std::set<OpId> maps;
+  int64_t once = 0;
+  for (ValueId v : members)
+    if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) maps.insert(id), once += cost(id);
+  std::map<const Stmt*, int64_t> work;  // of one iteration of a loop
+  for (const LoweredKernel& k : kernels)
+    each_stmt(k.kernel.body, [&](const Stmt& s, const Around& around) {
+      if (s.kind == Stmt::Kind::op && maps.count(s.op)) work[around.loop] += cost(s.op);
+    });
+  return std::ranges::any_of(work, [&](const auto& w) { return w.second > kMostTimes * once + kFree; });
+}
+
+}  // namespace
 
 Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> members, Target target) {
   constexpr size_t kMostStreams = 24;
@@ -53,6 +77,8 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
   for (const LoweredKernel& k : kernels)
     if (pieces && too_many(static_cast<size_t>(std::ranges::count_if(k.buffers, is_value))))
       return unsupported("more than 24 streams");
+  if (target == Target::cpu && members.size() > 1 && repeats_work(graph, members, kernels))
+    return unsupported("its loops would compute the same values at many places");
   return {};
 }
 
