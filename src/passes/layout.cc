@@ -7,6 +7,8 @@
 //   a reshape that adds axes of size 1 at the end adds them before T
 // An input whose channels are innermost in memory counts as such a T of an image in this order, so what is computed from it alone is stored
 // in the same order. A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
+// If all convolutions of a graph are pointwise and have long planes, each that reads no such T is the product of a matrix and the planes of
+// each image instead: no image is transposed.
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
@@ -39,6 +41,32 @@ Perm longer(Perm p, size_t more) {
   return p;
 }
 
+Dim pixels(const Graph& graph, ValueId image) {
+  return graph.dims->product(std::span(graph.type(image).shape).subspan(2));
+}
+
+// Whether the node is a convolution, or its gradient by the weight, that multiplies each pixel by one matrix.
+bool is_pointwise(const Graph& graph, const Node& node) {
+  const bool of_weights = node.op == ops::convolution_weight_gradient;
+  if (node.op != ops::convolution && !of_weights) return false;
+  const Dims& windows = of_weights ? node.type.shape : graph.type(node.inputs[1]).shape;
+  const auto all = [&](std::string_view name, int64_t n) { return all_are(attr_as<Dims>(node, name), n); };
+  return all_are(std::span(windows).subspan(2), 1) && all("strides", 1) && all("padding", 0) &&
+         all("padding_high", 0) && attr_as<Dim>(node, "groups") == Dim(1) &&
+         attr_as<std::string>(node, "layout") == "channels_first";
+}
+
+// Whether it takes less time as a product of matrices and the planes of each image. A product of short planes is slow. The gradient by the
+// weight stores a matrix for each image and sums them; these are no larger than the images if a matrix has no more rows than a plane pixels.
+bool pays_as_product(const Graph& graph, const Node& node) {
+  constexpr int64_t kShort = 256;
+  const Dim p = pixels(graph, node.inputs[0]);
+  if (node.op == ops::convolution) return !p.is_const() || p.value() >= kShort;
+  const Dim c = graph.type(node.inputs[0]).shape[1], o = graph.type(node.inputs[1]).shape[1];
+  return p.is_const() && p.value() >= kShort && c.is_const() && o.is_const() &&
+         std::min(c.value(), o.value()) <= p.value();
+}
+
 class LayoutPass {
  public:
   explicit LayoutPass(const Graph& graph) : source_(graph) {}
@@ -54,6 +82,9 @@ class LayoutPass {
       b_ = &b;
       if (std::any_of(source_.nodes.begin(), source_.nodes.end(), has_images)) transpose_inputs(map);
     };
+    as_products_ = std::ranges::all_of(source_.nodes, [&](const Node& n) {
+      return !has_images(n) || (is_pointwise(source_, n) && pays_as_product(source_, n));
+    });
     return rewrite(source_, visit, start);
   }
 
@@ -104,13 +135,15 @@ class LayoutPass {
   }
 
   ValueId channels_last(Node&& node) {
+    const bool makes_weights = node.op == ops::convolution_weight_gradient;  // of two images
     const int64_t rank = static_cast<int64_t>(b_->shape(node.inputs[0]).size());
     if (rank < 3 || attr_as<std::string>(node, "layout") != "channels_first" ||
         ((is_pooling(node) || suits_pixel_lanes(b_->graph(), node)) && !carried(node.inputs[0])))
       return b_->add(std::move(node));
+    if (as_products_ && !carried(node.inputs[0]) && !carried(node.inputs[makes_weights ? 1 : 0]))
+      return product_of_planes(node);
     set_attr(node, "layout", std::string("channels_last"));
     const Perm perm = to_last(rank);
-    const bool makes_weights = node.op == ops::convolution_weight_gradient;  // of two images
     for (size_t i = 0; i < (makes_weights ? 2 : 1); ++i) node.inputs[i] = transpose(node.inputs[i], perm);
     if (makes_weights) return b_->add(std::move(node));
     node.name.clear();
@@ -119,6 +152,25 @@ class LayoutPass {
     const ValueId back = make_transpose(y, inverse(perm));
     mark(back);
     return back;
+  }
+
+  ValueId planes(ValueId image) {  // [N,C,S..] as [N,C,P]
+    return b_->reshape(image, {b_->shape(image)[0], b_->shape(image)[1], pixels(b_->graph(), image)});
+  }
+  ValueId product_of_planes(const Node& node) {
+    Builder& b = *b_;
+    const std::vector<NamedAttr> attrs{{"tf32", attr_as<bool>(node, "tf32")}};
+    if (node.op == ops::convolution_weight_gradient) {  // [N,O,P] x [N,P,C]
+      const ValueId x = make_transpose(planes(node.inputs[0]), {0, 2, 1});
+      const ValueId of_images = b(ops::matmul, {planes(node.inputs[1]), x}, attrs);
+      return b.reshape(b(ops::sum, {of_images}, {{"axes", Dims{Dim(0)}}}), node.type.shape);
+    }
+    const Dims& w = b.shape(node.inputs[1]);
+    ValueId matrix = b.reshape(node.inputs[1], {w[0], w[1]});
+    if (attr_as<bool>(node, "transposed")) matrix = make_transpose(matrix, {1, 0});
+    ValueId y = b(ops::matmul, {matrix, planes(node.inputs[0])}, attrs);
+    if (node.inputs.size() > 2) y = b(ops::add, {y, b.reshape(node.inputs[2], {node.type.shape[1], Dim(1)})});
+    return b.reshape(y, node.type.shape);
   }
 
   void mark(ValueId v) {
@@ -243,6 +295,7 @@ class LayoutPass {
   const Graph& source_;
   Builder* b_ = nullptr;
   std::vector<bool> from_here_;
+  bool as_products_ = false;  // whether all convolutions are products of planes, and there are no poolings
 };
 
 }  // namespace

@@ -171,9 +171,9 @@ TEST(OneDnn, Convolution) {
        {{3, 16, 5, 7}, {24, 16, 1, 1}, {24}},
        "x16x24 f32"},
       {"1x1, one pixel of one image",
-       "graph @f(%x: f32[N,16,L], %w: f32[24,16,1]) {\n %y = convolution(%x, %w){strides=[1], padding=[0], "
-       "padding_high=[0], dilations=[1]}\n return %y\n}",
-       {{1, 16, 1}, {24, 16, 1}},
+       "graph @f(%x: f32[N,L,16], %w: f32[24,16,1]) {\n %y = convolution(%x, %w){strides=[1], padding=[0], "
+       "padding_high=[0], dilations=[1], layout=\"channels_last\"}\n return %y\n}",
+       {{1, 1, 16}, {24, 16, 1}},
        "convolution 1x16x24 f32"},
       {"1x1 with padding",
        "graph @f(%x: f32[N,16,5,7], %w: f32[24,16,1,1]) {\n %y = convolution(%x, %w){strides=[1,1], "
