@@ -2,11 +2,12 @@
 
 import json
 import re
+import subprocess
 
 import numpy as np
 import pytest
 
-from tests.cli_test import ROOT, tenon
+from tests.cli_test import CLI, ROOT, tenon
 
 QUICK = ("--seconds", "0.02", "--rounds", "4", "--threads", "1")
 
@@ -31,6 +32,7 @@ def graph(expression, *shapes):
     ("softmax(x)", "x:4x4", ["%1 = softmax(%x){axis=-1}"]),
     ("sum(x, axes=[0], keepdims=true)", "x:4x4", ["%1 = sum(%x){axes=[0], keepdims=true}"]),
     ("h = x*x; h + h", "x:4", ["%h = mul(%x, %x)", "%2 = add(%h, %h)"]),
+    ("1/8*x", "x:4", ["%1 = full{value=0.125, shape=[], dtype=f32}", "%2 = mul(%1, %x)"]),
 ])
 def test_an_expression_is_this_graph(expression, shapes, lines):
     assert graph(expression, *shapes.split(",")) == lines
@@ -40,7 +42,18 @@ def test_an_expression_is_this_graph(expression, shapes, lines):
     (["x +", "--shapes", "x:4"], "1:4: expected a number, a name or '('"),
     (["softmaks(x)"], "1:1: no op is called softmaks, did you mean 'softmax'?"),
     (["x)"], "expected an operator or the end, found ')'"),
-    (["1 + 1"], "1:3: both operands are numbers"),
+    (["1 @ 1"], "1:3: both operands of @ are numbers"),
+    (["x*0.5", "--shapes", "x:4:i32"], "1:2: 0.5 is no i32; cast the other operand"),
+    (["x + 300", "--shapes", "x:4:u8"], "1:3: 300 is no u8"),
+    (["h = x*x; x", "--shapes", "x:4"], "1:1: nothing reads h"),
+    (["softmax(x)"], "no input has a shape: give --shapes x:4096x1024"),
+    (["x*x", "--shapes", "y:4"], "no input has a shape"),
+    (["x*y", "--shapes", "x:4", "y:4"], "y:4 is a shape: write all shapes as one word, --shapes x:4096x1024,y:4"),
+    (["x" * 500 + " +", "--shapes", "x:4"], "x..."),
+    ([str(ROOT / "README.md")], "README.md is a file, but its name ends with neither .tn nor .json"),
+    (["x*x", "--shapes", "x:N", "--dim", "N=4", "--dim", "N=5"], "--dim names N twice"),
+    (["x*x", "--shapes", "x:N", "--dim", "N=4,4"], "has a size twice"),
+    (["x*x", "--shapes", "x:4", "--input", "x"], "--input x: expected NAME=FILE.npy"),
     (["add(x)"], "takes 2 operands, given 1"),
     (["h = x; h = 3"], "1:8: h has a value already"),
     (["x @ y", "--shapes", "x:2x3,y:4x5"], "matmul"),
@@ -81,7 +94,12 @@ def test_expressions_share_shapes():
 def test_usage():
     assert tenon("bench").returncode == 2
     assert tenon("bench", "x", "--vs", "nobody").returncode == 2
-    assert tenon("bench", "x", "--rounds", "0").returncode == 2
+    for option, value in (("--rounds", "0"), ("--threads", "two"), ("--seconds", "0"), ("--seconds", "nan")):
+        done = tenon("bench", "x", option, value)
+        assert done.returncode == 2 and f"{value} is no positive number" in done.stderr
+    assert tenon("bench", "x", "--json", "").returncode == 2
+    done = tenon("bench", "x*x", "--shapes", "x:4", "--threads", "1,1")
+    assert done.returncode == 1 and "--threads has a number twice" in done.stderr
 
 
 def test_the_table_names_every_case():
@@ -102,7 +120,33 @@ def test_counts_of_operations_and_bytes(tmp_path):
     middle = next(b for b in written["benchmarks"] if b.get("aggregate_name") == "median")
     seconds = middle["bytes_per_second"] and 4 * (16 * 32 + 32 * 64 + 64 + 16 * 64) / middle["bytes_per_second"]
     assert seconds * middle["operations_per_second"] == pytest.approx(2 * 16 * 32 * 64 + 2 * 16 * 64, rel=0.01)
-    assert middle["bytes_saved"] > 0 and middle["advice"]
+    assert middle["bytes_saved"] == 4 * 4 * 16 * 64 and middle["advice"]  # the product and the sum, each written and read
+
+
+def test_fusion_saves_nothing_where_nothing_is_fused(tmp_path):
+    path = tmp_path / "a.json"
+    done = tenon("bench", "x @ w, x @ v", "relu(x)", "x + x", "softmax(x)", "--shapes", "x:64x64,w:64x64,v:64x64", "--json", path, *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert [b["bytes_saved"] for b in json.loads(path.read_text())["benchmarks"] if b.get("aggregate_name") == "median"] == [0] * 4
+    assert "fusion saves" not in done.stdout
+
+
+def test_random_divisors_are_not_0():
+    done = tenon("bench", "x % y", "x // y", "--shapes", "x:64:i32,y:64:i32", *QUICK)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_full_disk_is_an_error():
+    done = subprocess.run(f"{CLI} ops > /dev/full", shell=True, capture_output=True, text=True)
+    assert done.returncode == 1 and "stdout: No space left on device" in done.stderr
+
+
+def test_rows_are_printed_as_they_are_measured():
+    process = subprocess.Popen([str(CLI), "bench", "x + 1", "x + 2", "--shapes", "x:8", "--seconds", "0.5", "--threads", "1"],
+                               stdout=subprocess.PIPE, text=True)
+    lines = [process.stdout.readline() for _ in range(4)]
+    process.kill()
+    assert lines[2].startswith("x + 1/threads:1") and "x + 2" not in process.communicate()[0]
 
 
 @pytest.mark.parametrize("cold", [[], ["--cold"]], ids=["warm", "cold"])
@@ -117,7 +161,7 @@ def test_a_row_says_what_the_probes_say(tmp_path, cold):
         assert b["share_of_roofline"] == pytest.approx(max(of_copy, of_peak)) and f"{b['share_of_roofline'] * 100:.0f}%" in row.split()
         assert ("the probes moved by" in line) == (b["probes_moved"] > 0.1)
         assert line.strip().startswith(b["advice"]) and b["p90_us"] <= b["p99_us"]
-        assert b["advice"].startswith("memory bound: ") == (of_copy >= 0.7 and of_copy >= of_peak), b
+        assert b["advice"].startswith(("memory bound: ", "faster than the probes")) == (of_copy >= 0.7 and of_copy >= of_peak), b
         assert not b["advice"].startswith("bound by multiply-adds: ") or of_peak >= 0.6
 
 
@@ -262,4 +306,4 @@ def test_profile_mistakes():
     assert "/nowhere/t.json" in tenon("profile", "/nowhere/t.json").stderr
     assert tenon("profile").returncode == 2
     assert "no op is called sofmax" in tenon("profile", "sofmax(x)").stderr
-    assert "/nowhere/t.json" in tenon("profile", "neg(x)", "--seconds", "0.01", "--trace", "/nowhere/t.json").stderr
+    assert "/nowhere/t.json" in tenon("profile", "neg(x)", "--shapes", "x:4", "--seconds", "0.01", "--trace", "/nowhere/t.json").stderr

@@ -1,4 +1,6 @@
 // Helpers of the verbs: reading files and graphs, printing. Tested by tests/cli_test.py.
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "src/cli/verbs.h"
@@ -28,11 +30,16 @@ Result<Model> read_model(const std::string& path, std::vector<std::string>& inpu
   auto graph = parse_graph(text);
   if (graph.ok()) return Model{std::move(*graph), {}};
   const std::string where = (path == "-" ? "stdin" : path) + ":";
+  constexpr int kMostLines = 5;
   std::string message = where;
+  int lines = 1;
   for (char c : graph.status().message()) {
+    lines += c == '\n';
+    if (lines > kMostLines) continue;
     message += c;
     if (c == '\n') message += where;
   }
+  if (lines > kMostLines) message += fmt::format("\nand {} more", lines - kMostLines);
   return Status(graph.status().code(), message);
 }
 

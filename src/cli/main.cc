@@ -1,6 +1,8 @@
 // The command line `tenon`: reads the arguments and calls a verb (verbs.h). Exit status 0: done; 1: failed,
 // stderr says why; 2: wrong arguments. Tested by tests/cli_test.py.
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
 #include <exception>
 #include <new>
 
@@ -25,6 +27,22 @@ std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
   return nearest.message("verb");
 }
 
+// A number that passes the test; otherwise the error says that the text is no such number.
+template <class Test>
+CLI::Validator number(const std::string& kind, Test test) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        const bool reads = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+        return reads && test(value) ? std::string() : text + " is no " + kind + " number";
+      },
+      "NUMBER");
+}
+const CLI::Validator kPositive = number("positive", [](double x) { return x > 0; });
+const CLI::Validator kNotNegative = number("non-negative", [](double x) { return x >= 0; });
+const CLI::Validator kFileName(
+    [](const std::string& text) { return text.empty() ? "the name of the file is empty" : ""; }, "FILE");
+
 // The options that `bench` and `profile` share.
 void add_subject(CLI::App* verb, tenon::cli::SubjectArgs& args) {
   verb->add_option("source", args.sources, "Expressions, graphs NAME.tn, or directories of such files");
@@ -37,7 +55,7 @@ void add_subject(CLI::App* verb, tenon::cli::SubjectArgs& args) {
       ->delimiter(',');
   verb->add_option("--without", args.without, "Passes that are left out")->delimiter(',');
   verb->add_option("--seconds", args.seconds, "Of calls per case, with --cold also of emptying the caches")
-      ->check(CLI::PositiveNumber);
+      ->check(kPositive);
   verb->add_option("--seed", args.seed, "Of the random inputs");
 }
 
@@ -56,17 +74,18 @@ void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareAr
   add_subject(verb, args);
   verb->add_option("--threads", args.threads, "1,2: numbers of threads, each measured; otherwise all cores")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(kPositive);
   verb->add_option("--vs", args.against,
                    "unfused: the same graph without fusion. python -m tenon bench also has torch, inductor, "
                    "onnxruntime, openvino and xla")
       ->check(CLI::IsMember({"unfused"}));
-  verb->add_option("--rounds", args.rounds, "In which contenders take turns")->check(CLI::PositiveNumber);
+  verb->add_option("--rounds", args.rounds, "In which contenders take turns")->check(kPositive);
   verb->add_flag("--cold", args.cold, "Empty the caches before every call");
   verb->add_flag("--explain", args.explain, "Print the groups and their kernels");
   verb->add_flag("--print", args.print, "Print the graphs as text, and measure nothing");
-  verb->add_option("--json", args.json, "Write the results to a file in Google Benchmark's format");
-  verb->add_option("--html", args.html, "Write the results as a page for a browser");
+  verb->add_option("--json", args.json, "Write the results to a file in Google Benchmark's format")
+      ->check(kFileName);
+  verb->add_option("--html", args.html, "Write the results as a page for a browser")->check(kFileName);
   take_one_word(verb);
   CLI::App* verb_page = verb->add_subcommand("page", "Write a page that shows a file of --json in a browser");
   verb_page->add_option("json", page.json)->required();
@@ -76,7 +95,7 @@ void add_bench(CLI::App& app, tenon::cli::BenchArgs& args, tenon::cli::CompareAr
       verb->add_subcommand("compare", "Compare two files of --json; exit status 1 if a case is slower");
   verb_compare->add_option("before", compare.before)->required();
   verb_compare->add_option("after", compare.after)->required();
-  verb_compare->add_option("--tolerance", compare.tolerance, "Per cent")->check(CLI::NonNegativeNumber);
+  verb_compare->add_option("--tolerance", compare.tolerance, "Per cent")->check(kNotNegative);
   verb_compare->callback([&] { result = bench_compare(compare); });
   verb->callback([&, verb_compare, verb_page] {
     if (verb_compare->parsed() || verb_page->parsed()) return;
@@ -90,8 +109,7 @@ void add_profile(CLI::App& app, tenon::cli::ProfileArgs& args, int& result) {
       "profile", "Run a graph or an expression and show the time of every step; or show a saved trace");
   add_subject(verb, args);
   verb->get_option("source")->required();
-  verb->add_option("--threads", args.threads, "A number of threads; otherwise all cores")
-      ->check(CLI::PositiveNumber);
+  verb->add_option("--threads", args.threads, "A number of threads; otherwise all cores")->check(kPositive);
   verb->add_option("--trace", args.trace, "Write a trace in Chrome's format, for Perfetto");
   take_one_word(verb);
   verb->callback([&] { result = profile(args); });
@@ -139,8 +157,7 @@ int read_and_call(int argc, char** argv) {
     verb->add_option("--without", run_args.without, "Passes that are left out")->delimiter(',');
   }
   verify_verb->callback([&] { result = verify(run_args); });
-  run_verb->add_option("--repeat", run_args.repeat, "Runs; the last one is timed")
-      ->check(CLI::PositiveNumber);
+  run_verb->add_option("--repeat", run_args.repeat, "Runs; the last one is timed")->check(kPositive);
   run_verb->add_option("--output-dir", run_args.output_dir, "Writes every output as NAME.npy")
       ->check(CLI::ExistingDirectory);
   run_verb->add_option("--budget", run_args.budget,
@@ -195,6 +212,7 @@ int read_and_call(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kDone : kUsage;
   }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail(tenon::system_error("stdout"));
   return result;
 }
 

@@ -1,6 +1,7 @@
 // See tensors.h. Tested by tests/cli_test.py.
 #include "src/cli/tensors.h"
 
+#include <algorithm>
 #include <new>
 #include <random>
 
@@ -10,7 +11,8 @@
 namespace tenon::cli {
 namespace {
 
-HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed) {
+// lowest: of integers.
+HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed, int64_t lowest) {
   HostTensor t(dtype, std::move(shape));
   std::mt19937_64 rng(seed);
   std::normal_distribution<double> normal;
@@ -18,9 +20,16 @@ HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed)
     if (is_float(dtype))
       t.set(i, {normal(rng), 0});
     else
-      t.set(i, {0, static_cast<int64_t>(rng() % 2)});  // 0 or 1: valid indices, but 0 is no divisor
+      t.set(i, {0, lowest + static_cast<int64_t>(rng() % 2)});
   }
   return t;
+}
+
+// Whether a node divides by the value and fails if it is 0.
+bool is_divisor(const Graph& g, ValueId v) {
+  return std::ranges::any_of(g.nodes, [&](const Node& n) {
+    return n.inputs.size() == 2 && n.inputs[1] == v && op(n.op).fault.what == "integer division by zero";
+  });
 }
 
 }  // namespace
@@ -71,7 +80,8 @@ Status Tensors::prepare_tensors() {
     if (!given_[i]) {
       TENON_ASSIGN(std::vector<int64_t> shape, sizes(g_.type(in.value).shape));
       TENON_TRY(look_at("input", in.value, shape));
-      given_[i] = random_tensor(g_.type(in.value).dtype, std::move(shape), seed_ * 1000003 + i);
+      const int64_t least = is_divisor(g_, in.value) ? 1 : 0;  // 0 and 1 are valid indices
+      given_[i] = random_tensor(g_.type(in.value).dtype, std::move(shape), seed_ * 1000003 + i, least);
       if (in.symbol) given_[i]->set(0, {0, values_[g_.dims->symbol_number(*in.symbol)]});
     }
     TENON_TRY(place(*given_[i], in.strides));
@@ -110,6 +120,7 @@ Status Tensors::read_inputs() {
       given_[i] = it->second;
   for (const std::string& item : files_) {
     const size_t equals = item.find('=');
+    if (equals == item.npos) return invalid("--input " + item + ": expected NAME=FILE.npy");
     std::string wanted = item.substr(0, equals);
     if (!wanted.empty() && wanted[0] == '%') wanted.erase(0, 1);
     size_t i = 0;

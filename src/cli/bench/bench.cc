@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "src/backend/host_threads.h"
 #include "src/cli/bench/probe.h"
@@ -17,6 +18,7 @@
 #include "src/cli/verbs.h"
 #include "src/ir/text.h"
 #include "src/runtime/difference.h"
+#include "src/runtime/profile.h"
 #include "src/runtime/program.h"
 
 namespace tenon::cli {
@@ -27,12 +29,17 @@ constexpr double kMostChecked = 1 << 22;  // operations and bytes of a case that
 // N=64,256 as {"N=64", "N=256"}; every combination of one entry of each list.
 Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std::string>& dims) {
   std::vector<std::vector<std::string>> all{{}};
+  std::set<std::string> names, values;
   for (const std::string& item : dims) {
     const size_t equals = item.find('=');
     if (equals == item.npos) return invalid("--dim " + item + ": expected NAME=64 or NAME=64,256");
+    if (!names.insert(item.substr(0, equals)).second)
+      return invalid("--dim names " + item.substr(0, equals) + " twice; several sizes are N=64,256");
     std::vector<std::vector<std::string>> longer;
     for (size_t at = equals + 1; at <= item.size();) {
       const size_t comma = std::min(item.find(',', at), item.size());
+      if (comma > at && !values.insert(item.substr(0, equals + 1) + item.substr(at, comma - at)).second)
+        return invalid("--dim " + item + " has a size twice");
       for (std::vector<std::string> one : all) {
         one.push_back(item.substr(0, equals + 1) + item.substr(at, comma - at));
         longer.push_back(std::move(one));
@@ -42,6 +49,12 @@ Result<std::vector<std::vector<std::string>>> combinations(const std::vector<std
     all = std::move(longer);
   }
   return all;
+}
+
+std::string name_of(const Subject& subject, const std::vector<std::string>& dims, int threads) {
+  std::string name = subject.name;
+  for (const std::string& dim : dims) name += "/" + dim;
+  return name + "/threads:" + std::to_string(threads);
 }
 
 class Bench {
@@ -68,10 +81,9 @@ class Bench {
     TENON_TRY(tensors.prepare());
     const std::vector<Tensor> in = tensors.inputs(), out = tensors.outputs();
     Measured m;
-    m.name = m.subject = subject_.name;
+    m.name = name_of(subject_, dims, threads_);
+    m.subject = subject_.name;
     m.dims = dims;
-    for (const std::string& dim : dims) m.name += "/" + dim;
-    m.name += "/threads:" + std::to_string(threads_);
     m.threads = threads_;
     m.work = work_of(g_, tensors.symbols());
     m.compile_ms = std::exchange(compile_ms_, 0);
@@ -79,7 +91,11 @@ class Bench {
     TENON_TRY(program_->run(in, out));
     m.first_ms = milliseconds(start);
     TENON_TRY(check(tensors, &m));
-    describe(&m);
+    TENON_TRY(start_profile());
+    const Status run = program_->run(in, out);
+    TENON_ASSIGN(const std::string profile, stop_profile());
+    TENON_TRY(run);
+    describe(profile, &m);
 
     const auto copies = [&] { return copy_rate(static_cast<int64_t>(m.work.bytes), threads_, args_.cold); };
     const double copy = copies(), peak = multiply_add_rate(threads_);
@@ -129,12 +145,15 @@ class Bench {
     return {};
   }
 
-  void describe(Measured* m) const {
-    const nlohmann::json text = nlohmann::json::parse(program_->explain(true), nullptr, false);
+  // profile: of one run, as stop_profile() returns it.
+  void describe(const std::string& profile, Measured* m) const {
     m->kernels = program_->stats().kernels;
-    m->traffic = m->work.bytes + 2 * text.value("unshared_bytes", 0.0);
-    for (const auto& step : text.value("steps", nlohmann::json::array()))
-      if (m->ends.empty()) m->ends = step.value("why", "");
+    const nlohmann::json report = nlohmann::json::parse(profile);
+    for (const auto& program : report["programs"])
+      for (const auto& step : program["steps"]) {
+        m->traffic += step["bytes"].get<double>();
+        if (m->ends.empty()) m->ends = step["why"];
+      }
   }
 
   const BenchArgs& args_;
@@ -150,6 +169,15 @@ Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
   TENON_ASSIGN(const auto sizes, combinations(args.dims));
   std::vector<int> threads = args.threads;
   if (threads.empty()) threads.push_back(default_parallel().threads());
+  if (std::set(threads.begin(), threads.end()).size() < threads.size())
+    return invalid("--threads has a number twice");
+  for (const std::string& path : {args.json, args.html})
+    if (!path.empty()) TENON_TRY(can_write(path));
+  size_t width = 0;
+  for (const Subject& subject : subjects)
+    for (const int t : threads)
+      for (const auto& dims : sizes) width = std::max(width, name_of(subject, dims, t).size());
+  const Table table(width);
   std::vector<Measured> all;
   for (const Subject& subject : subjects)
     for (const int t : threads) {
@@ -157,6 +185,7 @@ Result<std::vector<Measured>> measure_all(const BenchArgs& args) {
       TENON_TRY(bench.compile());
       for (const auto& dims : sizes) {
         TENON_ASSIGN(Measured m, bench.at_sizes(dims));
+        table.print(m);
         all.push_back(std::move(m));
       }
       if (args.explain) print_line(bench.explain());
@@ -184,7 +213,6 @@ int bench(const BenchArgs& args) {
   }
   const auto all = measure_all(args);
   if (!all.ok()) return fail(all.status());
-  print_table(*all);
   if (!args.keeps_texts()) return kDone;
   const std::string text = json_text(*all);
   if (!args.json.empty())

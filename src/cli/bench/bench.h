@@ -74,7 +74,7 @@ struct Measured {
   int threads = 1;
   Work work;
   int64_t kernels = 0;
-  double traffic = 0;  // bytes that steps read and write, about
+  double traffic = 0;  // bytes that steps read and write
   double compile_ms = 0, first_ms = 0;
   Timing timing;
   double unfused = 0;            // median seconds without fusion; 0: not measured
@@ -93,10 +93,19 @@ struct Measured {
 
 // One sentence: what bounds the case, or what to do.
 std::string advice(const Measured& m);
-void print_table(const std::vector<Measured>& all);
+// Prints the head of the table, then a row for each case as soon as it is measured.
+class Table {
+ public:
+  explicit Table(size_t longest_name);
+  void print(const Measured& m) const;
+
+ private:
+  size_t width_;
+};
 // In the format of Google Benchmark: one entry per round, and their mean, median and standard deviation.
 std::string json_text(const std::vector<Measured>& all);
 Status write_file(const std::string& path, const std::string& text);
+Status can_write(const std::string& path);  // creates the file if there is none
 // The page that shows the text of a file of --json.
 Result<std::string> page_of(const std::string& json);
 

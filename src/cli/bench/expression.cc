@@ -1,7 +1,10 @@
 // See expression.h. Tested by tests/bench_test.py.
 #include "src/cli/bench/expression.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "src/base/text.h"
@@ -65,18 +68,22 @@ class ExpressionParser {
         break;
       }
       TENON_ASSIGN(const Operand value, expression());
-      TENON_ASSIGN(const ValueId v, as_value(value, DType::f32));
+      TENON_ASSIGN(const ValueId v, as_value(name, value, DType::f32));
       if (!values_.emplace(std::string(name.text), v).second)
         return Lexer::error(name, std::string(name.text) + " has a value already");
+      unread_.emplace(name.text, name);
       if (std::string& own = graph_.nodes[v].name; own.empty()) own = name.text;
       TENON_TRY(lexer_.expect(";"));
     }
     do {
+      const Token at = lexer_.peek();
       TENON_ASSIGN(const Operand value, expression());
-      TENON_ASSIGN(const ValueId v, as_value(value, DType::f32));
+      TENON_ASSIGN(const ValueId v, as_value(at, value, DType::f32));
       graph_.outputs.push_back({v, {}, {}});
     } while (lexer_.accept(","));
     if (!lexer_.at_end()) return lexer_.expected("an operator or the end");
+    if (!unread_.empty())
+      return Lexer::error(unread_.begin()->second, "nothing reads " + unread_.begin()->first);
     graph_.name = "expression";
     return std::move(graph_);
   }
@@ -101,20 +108,25 @@ class ExpressionParser {
     return parse_sizes(*graph_.dims, text);
   }
 
-  Result<ValueId> as_value(const Operand& operand, DType dtype) {
+  // at: where a number is refused that the dtype does not have.
+  Result<ValueId> as_value(const Token& at, const Operand& operand, DType dtype) {
     if (!operand.is_number()) return operand.value;
+    if (!is_float(dtype) && (operand.number != std::floor(operand.number) || operand.number < lowest(dtype) ||
+                             operand.number > highest(dtype)))
+      return Lexer::error(at, fmt::format("{} is no {}; cast the other operand, as in cast(x, dtype=f32)",
+                                          operand.number, name(dtype)));
     return builder_.try_add(ops::full, {},
                             {{"value", Scalar::of(operand.number)}, {"shape", Dims{}}, {"dtype", dtype}});
   }
 
   // Numbers take the dtype of the first operand that has one.
-  Result<std::vector<ValueId>> as_values(const std::vector<Operand>& operands) {
+  Result<std::vector<ValueId>> as_values(const Token& at, const std::vector<Operand>& operands) {
     DType dtype = DType::f32;
     for (size_t i = operands.size(); i-- > 0;)
       if (!operands[i].is_number()) dtype = graph_.type(operands[i].value).dtype;
     std::vector<ValueId> values;
     for (const Operand& operand : operands) {
-      TENON_ASSIGN(const ValueId v, as_value(operand, dtype));
+      TENON_ASSIGN(const ValueId v, as_value(at, operand, dtype));
       values.push_back(v);
     }
     return values;
@@ -136,7 +148,7 @@ class ExpressionParser {
         attrs.push_back(
             {spec.name, spec.kind == AttrKind::ints ? AttrValue(Dims{Dim(-1)}) : AttrValue(Dim(-1))});
     }
-    TENON_ASSIGN(std::vector<ValueId> values, as_values(operands));
+    TENON_ASSIGN(std::vector<ValueId> values, as_values(at, operands));
     auto v = builder_.try_add(*id, std::move(values), std::move(attrs));
     if (!v.ok()) return Lexer::error(at, v.status().message());
     return Operand{*v};
@@ -176,9 +188,21 @@ class ExpressionParser {
         if (!found && lexer_.accept(b.token)) found = &b;
       if (!found) return left;
       TENON_ASSIGN(const Operand right, part());
-      if (left.is_number() && right.is_number()) return Lexer::error(at, "both operands are numbers");
-      TENON_ASSIGN(left, apply(at, found->op, {left, right}));
+      if (left.is_number() && right.is_number()) {
+        TENON_ASSIGN(left.number, folded(at, found->token, left.number, right.number));
+      } else {
+        TENON_ASSIGN(left, apply(at, found->op, {left, right}));
+      }
     }
+  }
+
+  // An operator between two numbers.
+  static Result<double> folded(const Token& at, std::string_view token, double a, double b) {
+    if (token == "+") return a + b;
+    if (token == "-") return a - b;
+    if (token == "*") return a * b;
+    if (token == "/") return a / b;
+    return Lexer::error(at, "both operands of " + std::string(token) + " are numbers");
   }
 
   Result<Operand> unary() {
@@ -244,6 +268,7 @@ class ExpressionParser {
 
   Result<Operand> variable(const Token& token) {
     const std::string name(token.text);
+    unread_.erase(name);
     if (const auto it = values_.find(name); it != values_.end()) return Operand{it->second};
     const auto type = types_.find(name);
     auto v = builder_.try_input(name, type == types_.end() ? TensorType{} : type->second);
@@ -263,6 +288,7 @@ class ExpressionParser {
   std::map<std::string, TensorType> types_;
   std::map<std::string, Dims> strides_;
   std::map<std::string, ValueId> values_;
+  std::map<std::string, Token> unread_;  // of names whose values nothing has read so far
 };
 
 }  // namespace

@@ -44,6 +44,14 @@ double Measured::share_of_roofline() const {
 }
 
 std::string advice(const Measured& m) {
+  constexpr double kSlowProbes = 1.25;  // no case is so much faster than undisturbed probes
+  if (of_copy(m) >= kSlowProbes || (of_peak(m) >= kSlowProbes && !m.work.convolves))
+    return fmt::format("faster than the probes, by {:.0f} %: something slowed them; measure again",
+                       (std::max(of_copy(m), of_peak(m)) - 1) * 100);
+  if (of_peak(m) > 1.05 && m.work.convolves)
+    return fmt::format(
+        "bound by multiply-adds: {:.0f} % of the peak, because Winograd's algorithm needs fewer",
+        of_peak(m) * 100);
   if (of_copy(m) >= 0.7 && of_copy(m) >= of_peak(m))
     return fmt::format("memory bound: {:.0f} % of a copy of as many bytes", of_copy(m) * 100);
   if (of_peak(m) >= 0.6) return fmt::format("bound by multiply-adds: {:.0f} % of the peak", of_peak(m) * 100);
@@ -53,33 +61,33 @@ std::string advice(const Measured& m) {
   if (m.kernels > 1)
     return fmt::format("{} ops run as {} kernels and library calls{}", m.work.nodes, m.kernels,
                        m.ends.empty() ? "" : "; the first ends because " + m.ends);
-  if (m.seconds() < 5e-6) return "bound by the call itself: the work is small";
+  if (m.seconds() < 1e-6) return "bound by the call itself: the work is small";
   return fmt::format(
       "{:.0f} % of a copy of as many bytes and {:.0f} % of the multiply-add peak: neither decides",
       of_copy(m) * 100, of_peak(m) * 100);
 }
 
-void print_table(const std::vector<Measured>& all) {
-  size_t width = 4;
-  for (const Measured& m : all) width = std::max(width, std::min<size_t>(m.name.size(), 56));
+Table::Table(size_t longest_name) : width_(std::clamp<size_t>(longest_name, 4, 56)) {
   print_line(machine());
   print_line(fmt::format("{:<{}} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6} {:>8} {:>8} {:>8} {:>8}", "case",
-                         width, "compile", "first", "p50", "p90", "p99", "noise", "GB/s", "GFLOP/s",
+                         width_, "compile", "first", "p50", "p90", "p99", "noise", "GB/s", "GFLOP/s",
                          "roofline", "unfused"));
-  for (const Measured& m : all) {
-    print_line(fmt::format(
-        "{:<{}} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.1f}% {:>8.1f} {:>8.1f} {:>7.0f}% {:>8}", m.name,
-        width, m.compile_ms > 0 ? time_text(m.compile_ms / 1e3) : "-", time_text(m.first_ms / 1e3),
-        time_text(m.seconds()), time_text(m.timing.quantile(0.9)), time_text(m.timing.quantile(0.99)),
-        m.timing.noise() * 100, m.bytes_per_second() / 1e9, m.operations_per_second() / 1e9,
-        m.share_of_roofline() * 100, m.unfused > 0 ? fmt::format("{:.2f}x", m.unfused / m.seconds()) : "-"));
-    const double saved = m.work.apart_bytes - m.traffic;
-    print_line(fmt::format(
-        "  {}{}{}{}", advice(m),
-        saved > 0 ? "; fusion saves " + bytes_text(saved) + " of " + bytes_text(m.work.apart_bytes) : "",
-        m.moved > 0.1 ? fmt::format("; the probes moved by {:.0f} %: measure again", m.moved * 100) : "",
-        m.checked ? "" : "; too large to compare with the evaluator"));
-  }
+}
+
+void Table::print(const Measured& m) const {
+  print_line(fmt::format(
+      "{:<{}} {:>10} {:>10} {:>10} {:>10} {:>10} {:>5.1f}% {:>8.1f} {:>8.1f} {:>7.0f}% {:>8}", m.name, width_,
+      m.compile_ms > 0 ? time_text(m.compile_ms / 1e3) : "-", time_text(m.first_ms / 1e3),
+      time_text(m.seconds()), time_text(m.timing.quantile(0.9)), time_text(m.timing.quantile(0.99)),
+      m.timing.noise() * 100, m.bytes_per_second() / 1e9, m.operations_per_second() / 1e9,
+      m.share_of_roofline() * 100, m.unfused > 0 ? fmt::format("{:.2f}x", m.unfused / m.seconds()) : "-"));
+  const double saved = m.work.apart_bytes - m.traffic;
+  print_line(fmt::format(
+      "  {}{}{}{}", advice(m),
+      saved > 0 ? "; fusion saves " + bytes_text(saved) + " of " + bytes_text(m.work.apart_bytes) : "",
+      m.moved > 0.1 ? fmt::format("; the probes moved by {:.0f} %: measure again", m.moved * 100) : "",
+      m.checked ? "" : "; too large to compare with the evaluator"));
+  std::fflush(stdout);  // for a reader at the other end of a pipe
 }
 
 std::string json_text(const std::vector<Measured>& all) {
@@ -155,6 +163,10 @@ std::string json_text(const std::vector<Measured>& all) {
     }
   }
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status can_write(const std::string& path) {
+  return std::ofstream(path, std::ios::app) ? Status() : system_error(path);
 }
 
 Status write_file(const std::string& path, const std::string& text) {

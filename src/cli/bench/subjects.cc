@@ -2,9 +2,11 @@
 #include "src/cli/bench/subjects.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 
+#include "src/base/text.h"
 #include "src/cli/bench/expression.h"
 
 namespace tenon::cli {
@@ -18,6 +20,28 @@ void shorten_names(std::vector<Subject>& subjects, const std::vector<size_t>& fi
   for (const size_t i : files) ++count[stem(subjects[i].name)];
   for (const size_t i : files)
     if (count[stem(subjects[i].name)] == 1) subjects[i].name = stem(subjects[i].name);
+}
+
+std::string shortened(const std::string& expression) {
+  constexpr size_t kMost = 80;
+  return expression.size() <= kMost ? expression : expression.substr(0, kMost) + "...";
+}
+
+// Whether the word is an entry of --shapes, such as y:4x4.
+bool is_shape(const std::string& word) {
+  const size_t colon = word.find(':');
+  return colon != word.npos && colon > 0 && colon + 1 < word.size() && is_name(word.substr(0, colon)) &&
+         (std::isalnum(static_cast<unsigned char>(word[colon + 1])) != 0);
+}
+
+// Fails if no input of an expression has a shape.
+Status has_shapes(const Graph& graph, const std::vector<std::string>& shapes) {
+  if (graph.inputs.empty()) return {};
+  for (const InputBinding& in : graph.inputs)
+    for (const std::string& entry : shapes)
+      if (entry.starts_with(graph.node(in.value).name + ":")) return {};
+  const std::string& name = graph.node(graph.inputs[0].value).name;
+  return invalid("no input has a shape: give --shapes " + name + ":4096x1024");
 }
 
 // Fails for a name in `shapes` that is an input of none of the expressions.
@@ -59,8 +83,13 @@ Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sourc
       subjects.push_back({path, std::move(model)});
     }
     if (!paths.empty()) continue;
+    if (fs::exists(source, none))
+      return invalid(source + " is a file, but its name ends with neither .tn nor .json");
     auto graph = parse_expression(source, shapes);
-    if (!graph.ok()) return graph.status().at(source);
+    if (!graph.ok() && is_shape(source))
+      return invalid(source + " is a shape: write all shapes as one word, --shapes x:4096x1024," + source);
+    if (!graph.ok()) return graph.status().at(shortened(source));
+    TENON_TRY(has_shapes(*graph, shapes));
     expressions.push_back(subjects.size());
     subjects.push_back({source, Model{std::move(*graph), {}}});
   }

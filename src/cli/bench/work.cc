@@ -2,6 +2,7 @@
 #include "src/cli/bench/work.h"
 
 #include <algorithm>
+#include <set>
 
 #include "src/ir/builder.h"
 #include "src/ops/rows/names.h"
@@ -15,12 +16,26 @@ Graph apart(const Graph& graph) {
   return expand(graph, [](const Graph& g, ValueId v) { return op(g.node(v).op).kind == Kind::contract; });
 }
 
+double bytes_apart(const Graph& graph, std::span<const int64_t> symbols) {
+  const Cost cost(graph, symbols);
+  double bytes = 0;
+  for (ValueId v = 0; v < static_cast<ValueId>(graph.nodes.size()); ++v) {
+    const Node& node = graph.node(v);
+    if (op(node.op).kind == Kind::input || op(node.op).view) continue;
+    bytes += cost.bytes(v);
+    for (const ValueId operand : std::set(node.inputs.begin(), node.inputs.end()))
+      bytes += cost.bytes(operand);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Work work_of(const Graph& graph, std::span<const int64_t> symbols) {
   const Graph g = apart(graph);
   const Cost cost(g, symbols);
   Work work;
+  work.apart_bytes = bytes_apart(graph, symbols);
   for (const InputBinding& in : g.inputs) work.bytes += cost.bytes(in.value);
   for (const OutputBinding& out : g.outputs) work.bytes += cost.bytes(out.value);
   for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
@@ -28,8 +43,7 @@ Work work_of(const Graph& graph, std::span<const int64_t> symbols) {
     if (row.kind == Kind::input || row.view) continue;
     ++work.nodes;
     work.operations += cost.operations(v);
-    work.apart_bytes += cost.bytes(v);
-    for (const ValueId operand : g.node(v).inputs) work.apart_bytes += cost.bytes(operand);
+    work.convolves = work.convolves || g.node(v).op == ops::convolution;
     const std::string name(row.name);
     if (row.expensive && std::ranges::find(work.expensive, name) == work.expensive.end())
       work.expensive.push_back(name);

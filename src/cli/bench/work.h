@@ -11,10 +11,12 @@
 namespace tenon::cli {
 
 struct Work {
-  int nodes = 0;                       // that compute or copy, composites taken apart
-  double operations = 0;               // as in src/runtime/cost.h
-  double bytes = 0;                    // of inputs and outputs, each read or written once
-  double apart_bytes = 0;              // if each node reads its operands and writes its result
+  int nodes = 0;          // that compute or copy, composites taken apart
+  double operations = 0;  // as in src/runtime/cost.h
+  double bytes = 0;       // of inputs and outputs, each read or written once
+  double apart_bytes =
+      0;  // if each op of the graph reads its operands and writes its result; a composite is one op
+  bool convolves = false;
   std::vector<std::string> expensive;  // rows that cost as much as exp
 };
 
