@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 
 import numpy as np
@@ -28,10 +29,12 @@ def graph(expression, *shapes):
     ("x >= y", "x:4,y:4", ["%2 = ge(%x, %y)"]),
     ("x < y", "x:4,y:4", ["%2 = lt(%x, %y)"]),
     ("x == y", "x:4,y:4", ["%2 = eq(%x, %y)"]),
-    ("x * 2", "x:4:bf16", ["%1 = full{value=2.0, shape=[], dtype=bf16}", "%2 = mul(%x, %1)"]),
+    ("x * 2", "x:4:bf16", ["%1 = full{value=2, shape=[], dtype=bf16}", "%2 = mul(%x, %1)"]),
     ("softmax(x)", "x:4x4", ["%1 = softmax(%x){axis=-1}"]),
     ("sum(x, axes=[0], keepdims=true)", "x:4x4", ["%1 = sum(%x){axes=[0], keepdims=true}"]),
     ("h = x*x; h + h", "x:4", ["%h = mul(%x, %x)", "%2 = add(%h, %h)"]),
+    ("x + 9007199254740993", "x:4:i64", ["%1 = full{value=9007199254740993, shape=[], dtype=i64}", "%2 = add(%x, %1)"]),
+    ("x - -3", "x:4:i64", ["%1 = full{value=-3, shape=[], dtype=i64}", "%2 = sub(%x, %1)"]),
     ("1/8*x", "x:4", ["%1 = full{value=0.125, shape=[], dtype=f32}", "%2 = mul(%1, %x)"]),
 ])
 def test_an_expression_is_this_graph(expression, shapes, lines):
@@ -131,9 +134,27 @@ def test_fusion_saves_nothing_where_nothing_is_fused(tmp_path):
     assert "fusion saves" not in done.stdout
 
 
+def test_bytes_are_those_that_are_read(tmp_path):
+    path = tmp_path / "a.json"
+    done = tenon("bench", "gather(w, i, axis=0)", "slice(w, axis=0, start=4, end=8)", "c + 1", "w + c", "--shapes", "w:1000x64,i:10:i32,c:1000x64::0x0",
+                 "--json", path, *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert [b["bytes"] for b in json.loads(path.read_text())["benchmarks"] if b.get("aggregate_name") == "median"] == [
+        4 * (640 + 10 + 640), 4 * (256 + 256), 4 * (1 + 64000), 4 * (64000 + 1 + 64000)]
+
+
 def test_random_divisors_are_not_0():
     done = tenon("bench", "x % y", "x // y", "--shapes", "x:64:i32,y:64:i32", *QUICK)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupted_run_leaves_no_empty_file(tmp_path):
+    path = tmp_path / "a.json"
+    process = subprocess.Popen([str(CLI), "bench", "x + 1", "--shapes", "x:8", "--seconds", "20", "--json", str(path)], stdout=subprocess.PIPE, text=True)
+    assert "case" in (process.stdout.readline(), process.stdout.readline())[1]
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert not path.exists()
 
 
 def test_a_full_disk_is_an_error():

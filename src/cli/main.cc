@@ -40,6 +40,8 @@ CLI::Validator number(const std::string& kind, Test test) {
 }
 const CLI::Validator kPositive = number("positive", [](double x) { return x > 0; });
 const CLI::Validator kNotNegative = number("non-negative", [](double x) { return x >= 0; });
+const CLI::Validator kNotBelow0(  // of a number with a unit
+    [](const std::string& text) { return text.starts_with('-') ? text + " is negative" : ""; }, "SIZE");
 const CLI::Validator kFileName(
     [](const std::string& text) { return text.empty() ? "the name of the file is empty" : ""; }, "FILE");
 
@@ -160,8 +162,10 @@ int read_and_call(int argc, char** argv) {
   run_verb->add_option("--repeat", run_args.repeat, "Runs; the last one is timed")->check(kPositive);
   run_verb->add_option("--output-dir", run_args.output_dir, "Writes every output as NAME.npy")
       ->check(CLI::ExistingDirectory);
-  run_verb->add_option("--budget", run_args.budget,
-                       "The most bytes of intermediates; steps run again to save memory");
+  run_verb
+      ->add_option("--budget", run_args.budget,
+                   "The most bytes of intermediates; steps run again to save memory")
+      ->check(kNotNegative);
   run_verb->add_flag("--explain", run_args.explain, "Print the groups and their kernels");
   run_verb->callback([&] { result = run(run_args); });
 
@@ -188,6 +192,7 @@ int read_and_call(int argc, char** argv) {
   cache_part("prune",
              "Remove the longest unused entries above the limit, and files that dead processes left behind")
       ->add_option("--bytes", cache_args.bytes, "Down to this size instead; 0 removes all")
+      ->check(kNotBelow0)
       ->transform(CLI::AsSizeValue(false));
   cache_part("verify", "Read every kernel and check it; exit status 1 if one is damaged")
       ->add_flag("--remove", cache_args.remove, "Remove the damaged entries");

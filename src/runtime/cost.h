@@ -16,13 +16,12 @@ class Cost {
 
   double elements(ValueId v) const;
   double bytes(ValueId v) const;
+  double size(Dim d) const { return static_cast<double>(g_.dims->eval(d, symbols_).value_or(0)); }
   // Two per multiply-add of a matrix product, convolution or attention; one per element of the operand of any other contraction, of a reduction
   // and of a scan; one per element of the result of maps and other composites; none for moves and inputs.
   double operations(ValueId v) const;
 
  private:
-  double size(Dim d) const { return static_cast<double>(g_.dims->eval(d, symbols_).value_or(0)); }
-
   const Graph& g_;
   std::span<const int64_t> symbols_;
 };

@@ -144,6 +144,17 @@ def test_one_profile_at_a_time(compiled):
     assert p.programs == [] and "0.0% between steps" in str(p)
 
 
+def test_an_abandoned_profile_keeps_nobody_from_recording(compiled):
+    profile = tenon.profile().__enter__()
+    with pytest.raises(RuntimeError, match="this profile is not being recorded"):
+        tenon.profile().__exit__()
+    with pytest.raises(RuntimeError, match="can be saved after its `with` block"):
+        profile.save("nowhere.json")
+    del profile
+    with tenon.profile():
+        pass
+
+
 def test_an_exception_ends_the_profile(compiled):
     with pytest.raises(KeyError), tenon.profile():
         raise KeyError

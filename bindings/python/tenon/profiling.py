@@ -11,7 +11,8 @@ from . import _abi
 
 
 class Profile:
-    """Records while its `with` block runs, in all threads; one profile at a time. A second one raises tenon._abi.Error.
+    """Records while its `with` block runs, in all threads; one profile at a time. A second one raises tenon._abi.Error. Work that PyTorch does,
+    such as fallbacks, is in no step.
 
     programs, after the block, is a list of dicts, one per compiled graph and sizes: program (its number), graph, sizes ("N=4"), runs, seconds
     (sum over runs) and steps. A step is a dict with step (its place in the graph), backend, ops, why (the group ends there), runs (the
@@ -19,20 +20,31 @@ class Profile:
     """
 
     def __init__(self):
-        self.programs, self._text = [], "{}"
+        self.programs, self._text, self._records = [], None, False
 
     def __enter__(self):
         _abi.check(_abi.library().tenon_profile_start())
+        self._records = True
         return self
 
+    def __del__(self):  # an abandoned profile does not keep others from recording
+        if self._records:
+            self.__exit__()
+
     def __exit__(self, *exception):
+        if not self._records:
+            raise RuntimeError("this profile is not being recorded")
+        self._records = False
         text, length = ctypes.c_char_p(), ctypes.c_size_t()
         _abi.check(_abi.library().tenon_profile_stop(ctypes.byref(text), ctypes.byref(length)))
         self._text = ctypes.string_at(text, length.value).decode()
         self.programs = json.loads(self._text)["programs"]
 
     def save(self, path):
-        """Writes compilations, plans, runs and steps as a trace in Chrome's format, which Perfetto shows."""
+        """Writes compilations, plans, runs and steps, at most 65,536 of them, as a trace in Chrome's format, which Perfetto shows. Raises RuntimeError
+        before the end of the block."""
+        if self._text is None:
+            raise RuntimeError("a profile can be saved after its `with` block")
         Path(path).write_text(self._text)
 
     def table(self, rows=20):

@@ -168,10 +168,11 @@ class Report:
                 "fallbacks": sum(len(r.fallbacks) for r in self.records)}
 
     def save_steps(self, directory):
-        """Writes a file NAME.tn for each different kernel or library call, in the order in which they run. Returns the paths. `tenon bench`
-        measures such files."""
+        """Writes a file NAME.tn for each different kernel or library call, in the order in which they run. Makes the directory if there is none.
+        Returns the paths. `tenon bench` measures such files."""
         from .graph_read import steps
 
+        Path(directory).mkdir(parents=True, exist_ok=True)
         found = {}
         for record in self.records:
             for program in record.programs:

@@ -105,7 +105,7 @@ class Table {
 // In the format of Google Benchmark: one entry per round, and their mean, median and standard deviation.
 std::string json_text(const std::vector<Measured>& all);
 Status write_file(const std::string& path, const std::string& text);
-Status can_write(const std::string& path);  // creates the file if there is none
+Status can_write(const std::string& path);  // leaves no new file behind
 // The page that shows the text of a file of --json.
 Result<std::string> page_of(const std::string& json);
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "src/base/text.h"
@@ -19,7 +18,7 @@ namespace {
 // A value, or a number that has no dtype yet.
 struct Operand {
   ValueId value = kNoValue;
-  double number = 0;
+  Scalar number = {};
   bool is_number() const { return value == kNoValue; }
 };
 
@@ -111,12 +110,11 @@ class ExpressionParser {
   // at: where a number is refused that the dtype does not have.
   Result<ValueId> as_value(const Token& at, const Operand& operand, DType dtype) {
     if (!operand.is_number()) return operand.value;
-    if (!is_float(dtype) && (operand.number != std::floor(operand.number) || operand.number < lowest(dtype) ||
-                             operand.number > highest(dtype)))
+    const double number = operand.number.as_double();
+    if (!is_float(dtype) && (!operand.number.is_int || number < lowest(dtype) || number > highest(dtype)))
       return Lexer::error(at, fmt::format("{} is no {}; cast the other operand, as in cast(x, dtype=f32)",
-                                          operand.number, name(dtype)));
-    return builder_.try_add(ops::full, {},
-                            {{"value", Scalar::of(operand.number)}, {"shape", Dims{}}, {"dtype", dtype}});
+                                          number, name(dtype)));
+    return builder_.try_add(ops::full, {}, {{"value", operand.number}, {"shape", Dims{}}, {"dtype", dtype}});
   }
 
   // Numbers take the dtype of the first operand that has one.
@@ -189,7 +187,9 @@ class ExpressionParser {
       if (!found) return left;
       TENON_ASSIGN(const Operand right, part());
       if (left.is_number() && right.is_number()) {
-        TENON_ASSIGN(left.number, folded(at, found->token, left.number, right.number));
+        TENON_ASSIGN(const double number,
+                     folded(at, found->token, left.number.as_double(), right.number.as_double()));
+        left.number = Scalar::of(number);
       } else {
         TENON_ASSIGN(left, apply(at, found->op, {left, right}));
       }
@@ -216,7 +216,8 @@ class ExpressionParser {
     const Token at = lexer_.peek();
     if (lexer_.accept("-")) {
       TENON_ASSIGN(const Operand x, unary());
-      if (x.is_number()) return Operand{kNoValue, -x.number};
+      if (x.is_number())
+        return Operand{kNoValue, x.number.is_int ? Scalar::of(-x.number.i) : Scalar::of(-x.number.d)};
       return apply(at, "neg", {x});
     }
     TENON_ASSIGN(const Operand base, primary());
@@ -235,7 +236,9 @@ class ExpressionParser {
     const Token token = lexer_.peek();
     if (token.kind == Token::Kind::integer || token.kind == Token::Kind::floating) {
       lexer_.next();
-      return Operand{kNoValue, token.floating};
+      const bool fits = token.kind == Token::Kind::integer && token.integer <= uint64_t{INT64_MAX};
+      return Operand{kNoValue,
+                     fits ? Scalar::of(static_cast<int64_t>(token.integer)) : Scalar::of(token.floating)};
     }
     if (lexer_.accept("(")) {
       TENON_ASSIGN(const Operand inner, expression());

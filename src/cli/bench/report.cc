@@ -45,12 +45,13 @@ double Measured::share_of_roofline() const {
 
 std::string advice(const Measured& m) {
   constexpr double kSlowProbes = 1.25;  // no case is so much faster than undisturbed probes
-  if (of_copy(m) >= kSlowProbes || (of_peak(m) >= kSlowProbes && !m.work.convolves))
-    return fmt::format("faster than the probes, by {:.0f} %: something slowed them; measure again",
+  if (of_copy(m) >= kSlowProbes || (of_peak(m) >= kSlowProbes && m.work.peak_holds))
+    return fmt::format("faster than the probes, by {:.0f} %: something slowed them",
                        (std::max(of_copy(m), of_peak(m)) - 1) * 100);
-  if (of_peak(m) > 1.05 && m.work.convolves)
+  if (of_peak(m) > 1.05 && !m.work.peak_holds)
     return fmt::format(
-        "bound by multiply-adds: {:.0f} % of the peak, because Winograd's algorithm needs fewer",
+        "bound by multiply-adds: {:.0f} % of the peak of f32: other types are faster, or fewer are computed "
+        "than counted",
         of_peak(m) * 100);
   if (of_copy(m) >= 0.7 && of_copy(m) >= of_peak(m))
     return fmt::format("memory bound: {:.0f} % of a copy of as many bytes", of_copy(m) * 100);
@@ -72,6 +73,7 @@ Table::Table(size_t longest_name) : width_(std::clamp<size_t>(longest_name, 4, 5
   print_line(fmt::format("{:<{}} {:>10} {:>10} {:>10} {:>10} {:>10} {:>6} {:>8} {:>8} {:>8} {:>8}", "case",
                          width_, "compile", "first", "p50", "p90", "p99", "noise", "GB/s", "GFLOP/s",
                          "roofline", "unfused"));
+  std::fflush(stdout);  // for a reader at the other end of a pipe
 }
 
 void Table::print(const Measured& m) const {
@@ -84,10 +86,12 @@ void Table::print(const Measured& m) const {
   const double saved = m.work.apart_bytes - m.traffic;
   print_line(fmt::format(
       "  {}{}{}{}", advice(m),
-      saved > 0 ? "; fusion saves " + bytes_text(saved) + " of " + bytes_text(m.work.apart_bytes) : "",
+      saved > 0.01 * m.work.apart_bytes
+          ? "; fusion saves " + bytes_text(saved) + " of " + bytes_text(m.work.apart_bytes)
+          : "",
       m.moved > 0.1 ? fmt::format("; the probes moved by {:.0f} %: measure again", m.moved * 100) : "",
       m.checked ? "" : "; too large to compare with the evaluator"));
-  std::fflush(stdout);  // for a reader at the other end of a pipe
+  std::fflush(stdout);
 }
 
 std::string json_text(const std::vector<Measured>& all) {
@@ -166,7 +170,10 @@ std::string json_text(const std::vector<Measured>& all) {
 }
 
 Status can_write(const std::string& path) {
-  return std::ofstream(path, std::ios::app) ? Status() : system_error(path);
+  const bool is_new = access(path.c_str(), F_OK) != 0;
+  if (!std::ofstream(path, std::ios::app)) return system_error(path);
+  if (is_new) unlink(path.c_str());
+  return {};
 }
 
 Status write_file(const std::string& path, const std::string& text) {

@@ -5,12 +5,27 @@
 #include <set>
 
 #include "src/ir/builder.h"
+#include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/passes/passes.h"
 #include "src/runtime/cost.h"
 
 namespace tenon::cli {
 namespace {
+
+// The bytes of an input that the graph reads: no more than slices and gathers take from it, and an element once that has several places.
+double bytes_read(const Graph& graph, const Uses& uses, const Cost& cost, const InputBinding& in) {
+  double taken = 0, all = cost.bytes(in.value);
+  const Dims& shape = graph.type(in.value).shape;
+  for (size_t i = 0; in.strides && i < shape.size(); ++i)
+    if ((*in.strides)[i] == Dim(0)) all /= std::max(cost.size(shape[i]), 1.0);
+  for (const ValueId user : uses.users(in.value)) {
+    const Node& node = graph.node(user);
+    const bool takes = node.op == ops::slice || node.op == ops::gather || node.op == ops::take_along;
+    taken += takes && node.inputs[0] == in.value ? cost.bytes(user) : all;
+  }
+  return uses.is_output(in.value) ? all : std::min(taken, all);
+}
 
 Graph apart(const Graph& graph) {
   return expand(graph, [](const Graph& g, ValueId v) { return op(g.node(v).op).kind == Kind::contract; });
@@ -36,14 +51,17 @@ Work work_of(const Graph& graph, std::span<const int64_t> symbols) {
   const Cost cost(g, symbols);
   Work work;
   work.apart_bytes = bytes_apart(graph, symbols);
-  for (const InputBinding& in : g.inputs) work.bytes += cost.bytes(in.value);
+  const Uses uses(g);
+  for (const InputBinding& in : g.inputs) work.bytes += bytes_read(g, uses, cost, in);
   for (const OutputBinding& out : g.outputs) work.bytes += cost.bytes(out.value);
   for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
     const Op& row = op(g.node(v).op);
     if (row.kind == Kind::input || row.view) continue;
     ++work.nodes;
     work.operations += cost.operations(v);
-    work.convolves = work.convolves || g.node(v).op == ops::convolution;
+    if (row.kind == Kind::contract)
+      work.peak_holds &= (g.node(v).op == ops::matmul || g.node(v).op == ops::linear) &&
+                         g.type(g.node(v).inputs[0]).dtype == DType::f32;
     const std::string name(row.name);
     if (row.expensive && std::ranges::find(work.expensive, name) == work.expensive.end())
       work.expensive.push_back(name);

@@ -13,10 +13,13 @@ namespace tenon::cli {
 struct Work {
   int nodes = 0;          // that compute or copy, composites taken apart
   double operations = 0;  // as in src/runtime/cost.h
-  double bytes = 0;       // of inputs and outputs, each read or written once
-  double apart_bytes =
-      0;  // if each op of the graph reads its operands and writes its result; a composite is one op
-  bool convolves = false;
+  // Of inputs and outputs, each read or written once; of an input no more than slices and gathers read.
+  double bytes = 0;
+  // If each op of the graph reads its operands and writes its result. A composite is one op.
+  double apart_bytes = 0;
+  // Whether no rate exceeds the probe's of multiply-adds. False for products of other types than f32, and where fewer may be computed than
+  // are counted.
+  bool peak_holds = true;
   std::vector<std::string> expensive;  // rows that cost as much as exp
 };
 

@@ -29,7 +29,10 @@ def load(place):
 
 def write_cases(place, directory):
     """Compiles the model, writes a file per different step and returns the paths."""
-    model, arguments = load(place)()
+    made = load(place)()
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], tuple):
+        sys.exit(f"--from-explain {place}: it returns {type(made).__name__}, not a model and a tuple of its arguments")
+    model, arguments = made
     with torch.no_grad():
         report = explain(model, arguments, {}, None)
     paths = report.save_steps(directory)
