@@ -269,8 +269,9 @@ bool Builder::is_unchanged(const Node& node) const {
 
 ValueId Builder::add(Node node) {
   static const OpId kInput = row("input");
-  const Status named = check_name(node.name);
-  TENON_CHECK(named.ok() && node.op != kInput, "not a valid node: " + named.message());
+  TENON_CHECK(node.op != kInput && (node.name.empty() || is_name(node.name)),
+              "not a valid node: " + node.name);
+  if (!check_name(node.name).ok()) node.name.clear();  // it is taken
   if (is_unchanged(node)) {
     node.type = former_->type;
     return append(std::move(node));

@@ -42,6 +42,7 @@ class Builder {
 
   // The operands are a braced list, so they are evaluated left to right: b(ops::mul, {x, y}).
   ValueId operator()(OpId op, std::initializer_list<ValueId> operands, std::vector<NamedAttr> attrs = {});
+  // A name that is in use is left out, so that a pass may add a node and then another one in its place.
   ValueId add(Node node);
   // While a graph is rebuilt: add() does not infer the type of a node with the op, the attributes and the types of
   // the operands of `former`, a node of `graph`, but takes its type. Both outlive the calls of add(); null ends it.

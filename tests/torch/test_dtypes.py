@@ -102,3 +102,15 @@ def test_what_jumps_reads_16_bit_floats_as_tensors_hold_them(name, dtype, dynami
                 b = y.to(dtype)[:, :1].expand(2, 257, rows).transpose(0, 1)[3:] if a.shape[0] != 2 else y.to(dtype)
                 for got, want in zip(g(a, b), f(a, b)):
                     torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("size, kernel", [(9, 2), (9, 3), (8, 2)])
+def test_gradients_of_strided_convolutions_of_nhwc_images_in_bf16(size, kernel):
+    """The windows may leave pixels over. The library would take long in bf16."""
+    layer = torch.nn.Conv2d(16, 16, kernel, 2).bfloat16()
+    x = torch.randn(2, size, size, 16).bfloat16().requires_grad_()
+    f = lambda x: layer(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)  # noqa: E731
+    heads = torch.randn_like(f(x))
+    compiled = torch.compile(f, backend="tenon", options={"fallback": "error"})
+    got, want = (torch.autograd.grad(g(x), (x, *layer.parameters()), heads) for g in (compiled, f))
+    torch.testing.assert_close(got, want)

@@ -96,6 +96,16 @@ TEST(Builder, Helpers) {
   EXPECT_THROW(b(ops::add, {x}), InternalError);
 }
 
+TEST(Builder, ANameThatIsTakenIsLeftOut) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = *b.try_input("x", {DType::f32, {2}});
+  Node node = g.node(b(ops::neg, {x}));
+  node.name = "y";
+  EXPECT_EQ(g.node(b.add(node)).name, "y");
+  EXPECT_EQ(g.node(b.add(node)).name, "");
+}
+
 TEST(Builder, RefusalsNameTheNodeAndTypes) {
   Graph g;
   Builder b(g);
