@@ -161,6 +161,15 @@ def test_retain_graph():
     torch.testing.assert_close(gradients(model), gradients(other))
 
 
+def test_retain_graph_copies_a_saved_column_as_it_lies():
+    f = lambda x, t: F.smooth_l1_loss((x * 2)[:, 0], t)  # noqa: E731
+    compiled = torch.compile(f, backend="tenon", dynamic=True, options={"fallback": "error"})
+    x, t = torch.randn(4, 5, requires_grad=True), torch.ones(4)
+    for _ in range(2):
+        got, want = (torch.autograd.grad(g(x, t), x, retain_graph=True)[0] for g in (compiled, f))
+        torch.testing.assert_close(got, want)
+
+
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()

@@ -66,7 +66,7 @@ def unshare(args, indices):
     again = torch._C._autograd._get_current_graph_task_keep_graph()
     for i in indices:
         if again or _users(args, i) != _ALONE:
-            args[i] = args[i].clone()
+            args[i] = torch.empty_strided(args[i].shape, args[i].stride(), dtype=args[i].dtype, device=args[i].device).copy_(args[i])
 
 
 def _users(args, i):
