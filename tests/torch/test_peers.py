@@ -233,10 +233,20 @@ def test_results_lie_in_new_dense_memory(case):
     assert isinstance(hosts.eager(plain)(), tuple)  # nothing is copied
 
 
-def test_mistakes_are_told():
+def test_random_divisors_are_not_0():
+    options = bench.parse(["x % y", "--shapes", "x:64:i32,y:64:i32"])
+    text = "graph @f(%x: i32[64], %y: i32[64]) {\n  %z = remainder(%x, %y) : i32[64]\n  return %z\n}"
+    x, y = bench.make_inputs(graph_read.read(text).at({}), options, torch.Generator().manual_seed(0))
+    assert x.unique().tolist() == [0, 1] and y.unique().tolist() == [1, 2]
+
+
+def test_mistakes_are_told(tmp_path):
+    (tmp_path / "model.py").write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(2, 2)\n")
     assert "there is no pytorch; there are unfused, torch, inductor" in run("x", "--vs", "pytorch").stderr
     assert "expected MODULE:NAME" in run("--from-explain", "models").stderr
     assert "no_such_module" in run("--from-explain", "no_such_module:make").stderr
+    assert "returns Linear, not a model and a tuple" in run("--from-explain", f"{tmp_path}/model.py:make").stderr
+    assert "'/nowhere/a.json' cannot be written" in run("x", "--vs", "torch", "--json", "/nowhere/a.json").stderr
     done = run("x*x", "--shapes", "x:N", "--vs", "torch")
     assert "the size N is not known" in done.stderr and done.returncode == 1
 

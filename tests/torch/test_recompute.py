@@ -106,6 +106,15 @@ def test_fast_masks_are_computed_again(options, checkpointed):
         assert again[2] < 0.5 * trained(model, x, backend=None)[2]
 
 
+def test_explain_counts_all_parts_of_one_memory():
+    """The queries, keys and values of one product are saved as three tensors; eager mode keeps the product."""
+    model = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, dropout=0.0)
+    x = torch.randn(2, 8, 16)
+    report, _ = tenon.explain(model, x).to_dict()["graphs"]
+    assert report["saved"]["bytes"] == saved_bytes(torch.compile(model, backend="tenon"), model, x)[1]
+    assert report["saved"]["eager_bytes"] == saved_bytes(model, model, x)[1]
+
+
 def test_batch_norm_saves_less():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
     x = torch.randn(2, 3, 16, 16)

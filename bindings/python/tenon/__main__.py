@@ -26,7 +26,13 @@ def main():
     if sys.argv[1:2] == ["bench"] and needs_python(sys.argv[2:]):
         from .torch.peers.bench import main as bench
 
-        sys.exit(bench(sys.argv[2:], path))
+        try:
+            sys.exit(bench(sys.argv[2:], path))
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except BrokenPipeError:  # the reader of the output has ended
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
     try:
         os.execv(path, ["tenon", *sys.argv[1:]])
     except OSError as e:

@@ -24,8 +24,10 @@ class Saved:
         self.values, self.again, self.eager = collections.defaultdict(list), collections.defaultdict(list), None
         places = [n for n in forward.graph.nodes if n.op == "placeholder"]
         kept, known = forward.graph.output_node().args[0][outputs:], {_memory(n) for n in places}
+        parts = set()
         for n in kept:
-            if _is_new(n, known):
+            if (part := _part(n)) and part[0] not in known and part not in parts:
+                parts.add(part)
                 self.values[_text(n, "")].append(_size_of(n))
         self.bytes = sum(map(sum, self.values.values()))
         names = {n.name for n in forward.graph.nodes if n.op == "call_function"}
@@ -69,6 +71,13 @@ def _memory(n):
     """Identifies the memory of a node's tensor; None if the node is no tensor."""
     fake = n.meta.get("val") if isinstance(n, torch.fx.Node) else None
     return fake.untyped_storage()._cdata if isinstance(fake, torch.Tensor) and fake.layout == torch.strided else None
+
+
+def _part(n):
+    """Identifies the elements of a node's tensor. Programs write the parts of one memory that are saved, such as the queries, keys and values
+    of one product, as tensors of their own."""
+    memory = _memory(n)
+    return memory and (memory, str(n.meta["val"].storage_offset()), str(n.meta["val"].numel()))
 
 
 def _text(n, why):
@@ -130,7 +139,7 @@ class _Watch(torch.fx.Interpreter):
         found = collections.defaultdict(list)
         for place, (t, n) in self.kept.items():
             name = _name(self.made[place][1]) if place in self.made else f"inside {_name(n)}"
-            found[name, _type(t), ""].append(int(t.numel()) * t.element_size())
+            found[name, _type(t), ""].append(int(t.untyped_storage().nbytes()))  # a view keeps the whole memory
         return found
 
 

@@ -27,6 +27,7 @@ from .spelling import NoCounterpart
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 LISTS = ("shapes", "dim", "input", "backend", "without")  # options of the command line that may be repeated
 FLAGS = ("cold", "explain", "print")
+DIVIDE = ("floor_div", "trunc_div", "remainder", "fmod")  # fail if an integer divisor is 0
 
 
 def main(arguments, command):
@@ -74,6 +75,9 @@ def parse(arguments):
         parser.error(f"--vs: there is no {unknown[0]}; there are unfused, {', '.join(h for h in HOSTS if h != 'tenon')}")
     if not options.source and not options.from_explain:
         parser.error("bench needs an expression, a graph or --from-explain")
+    for path in (options.json, options.html):
+        if path is not None and not (path and Path(path).parent.is_dir() and os.access(Path(path).parent, os.W_OK)):
+            parser.error(f"{path!r} cannot be written")
     if options.peers and (options.backend or options.without):
         parser.error("--backend and --without: not with other libraries, because Tenon beside them is measured without these options")
     return options
@@ -95,8 +99,9 @@ def graph_texts(command, options):
 
 
 def make_inputs(graph, options, generator):
-    """Random tensors as the command line makes them: floats of a normal distribution, integers 0 and 1; --input names files."""
+    """Random tensors as the command line makes them: floats of a normal distribution, integers 0 and 1, divisors 1 and 2; --input names files."""
     files = dict(item.lstrip("%").split("=", 1) for item in options.input)
+    divisors = {node.operands[1].name for node in graph.nodes if node.op in DIVIDE}
     tensors = []
     for v in graph.inputs:
         dtype = OF_NAME[v.dtype]
@@ -105,7 +110,7 @@ def make_inputs(graph, options, generator):
         elif dtype.is_floating_point:
             t = torch.randn(v.shape, generator=generator).to(dtype)
         else:
-            t = torch.randint(2, v.shape, generator=generator).to(dtype)
+            t = (torch.randint(2, v.shape, generator=generator) + (v.name in divisors)).to(dtype)
         if v.strides:
             t = torch.empty_strided(v.shape, v.strides, dtype=dtype).copy_(t)
         tensors.append(t)
