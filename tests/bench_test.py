@@ -268,7 +268,19 @@ def test_compare(tmp_path):
 def test_few_rounds_are_no_evidence(tmp_path):
     write(tmp_path / "a", {"x": [10, 11]})
     write(tmp_path / "b", {"x": [12, 13]})
-    assert tenon("bench", "compare", tmp_path / "a", tmp_path / "b").returncode == 0
+    done = tenon("bench", "compare", tmp_path / "a", tmp_path / "b")
+    assert done.returncode == 0 and done.stdout.splitlines()[1].endswith("  too few rounds to tell")
+
+
+def test_compare_tells_other_sizes_and_machines(tmp_path):
+    for name, size, machine in (("a", 4, "one"), ("b", 4096, "another")):
+        assert tenon("bench", "x + 1", "--shapes", f"x:{size}", "--json", tmp_path / name, *QUICK).returncode == 0
+        written = json.loads((tmp_path / name).read_text())
+        written["context"]["machine"] = machine
+        (tmp_path / name).write_text(json.dumps(written))
+    done = tenon("bench", "compare", tmp_path / "a", tmp_path / "b")
+    assert done.stdout.startswith("the files are of different machines: one; another\n") and "  has other sizes\n" in done.stdout
+    assert done.returncode == 1 and "no case in common" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"benchmarks": 3}', '{"benchmarks": [{"run_type": "iteration"}]}', "nonsense"])

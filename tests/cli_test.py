@@ -158,6 +158,11 @@ def test_opt_runs_passes_of_the_kernel_compiler():
     assert tenon("opt", "-", "--kernel-pass=tile_columns", "--pass=cse", stdin=KERNEL).returncode == 2
 
 
+def test_a_graph_without_constants_has_no_init():
+    done = tenon("opt", "-", "--pass=split_init", stdin=GRAPH)
+    assert done.returncode == 1 and "no value depends on constants alone" in done.stderr
+
+
 def test_opt_forms_groups():
     done = tenon("opt", "-", "--pass=optimize,fuse", stdin=GRAPH)
     assert done.returncode == 0 and "cpu" in done.stdout, done.stdout + done.stderr

@@ -110,7 +110,11 @@ Graph gradients_too(const Graph& graph) {
   if (!made.ok()) throw StatusError(made.status());
   return std::move(*made);
 }
-Graph split_init(const Graph& graph) { return split_constants(graph).init; }
+Graph split_init(const Graph& graph) {
+  Graph init = split_constants(graph).init;
+  if (init.outputs.empty()) throw StatusError(invalid("no value depends on constants alone"));
+  return init;
+}
 Graph split_main(const Graph& graph) { return split_constants(graph).main; }
 
 }  // namespace
