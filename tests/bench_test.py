@@ -34,6 +34,7 @@ def graph(expression, *shapes):
     ("sum(x, axes=[0], keepdims=true)", "x:4x4", ["%1 = sum(%x){axes=[0], keepdims=true}"]),
     ("h = x*x; h + h", "x:4", ["%h = mul(%x, %x)", "%2 = add(%h, %h)"]),
     ("x + 9007199254740993", "x:4:i64", ["%1 = full{value=9007199254740993, shape=[], dtype=i64}", "%2 = add(%x, %1)"]),
+    ("x + 2*3", "x:4:i64", ["%1 = full{value=6.0, shape=[], dtype=i64}", "%2 = add(%x, %1)"]),
     ("x - -3", "x:4:i64", ["%1 = full{value=-3, shape=[], dtype=i64}", "%2 = sub(%x, %1)"]),
     ("1/8*x", "x:4", ["%1 = full{value=0.125, shape=[], dtype=f32}", "%2 = mul(%1, %x)"]),
 ])

@@ -52,8 +52,8 @@ bool is_pointwise(const Graph& graph, const Node& node) {
   const Dims& windows = of_weights ? node.type.shape : graph.type(node.inputs[1]).shape;
   const auto all = [&](std::string_view name, int64_t n) { return all_are(attr_as<Dims>(node, name), n); };
   return all_are(std::span(windows).subspan(2), 1) && all("strides", 1) && all("padding", 0) &&
-         all("padding_high", 0) && attr_as<Dim>(node, "groups") == Dim(1) &&
-         attr_as<std::string>(node, "layout") == "channels_first";
+         all("padding_high", 0) && (of_weights || all("output_padding", 0)) &&
+         attr_as<Dim>(node, "groups") == Dim(1) && attr_as<std::string>(node, "layout") == "channels_first";
 }
 
 // Whether it takes less time as a product of matrices and the planes of each image. A product of short planes is slow. The gradient by the

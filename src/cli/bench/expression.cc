@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "src/base/text.h"
@@ -111,7 +112,8 @@ class ExpressionParser {
   Result<ValueId> as_value(const Token& at, const Operand& operand, DType dtype) {
     if (!operand.is_number()) return operand.value;
     const double number = operand.number.as_double();
-    if (!is_float(dtype) && (!operand.number.is_int || number < lowest(dtype) || number > highest(dtype)))
+    if (!is_float(dtype) &&
+        (number != std::floor(number) || number < lowest(dtype) || number > highest(dtype)))
       return Lexer::error(at, fmt::format("{} is no {}; cast the other operand, as in cast(x, dtype=f32)",
                                           number, name(dtype)));
     return builder_.try_add(ops::full, {}, {{"value", operand.number}, {"shape", Dims{}}, {"dtype", dtype}});
