@@ -27,7 +27,7 @@ std::string unknown_verb(const CLI::App& app, int argc, char** argv) {
   return nearest.message("verb");
 }
 
-// A number that passes the test; otherwise the error says that the text is no such number.
+// Accepts a number that passes the test. The error calls other texts no such number.
 template <class Test>
 CLI::Validator number(const std::string& kind, Test test) {
   return CLI::Validator(
@@ -40,7 +40,7 @@ CLI::Validator number(const std::string& kind, Test test) {
 }
 const CLI::Validator kPositive = number("positive", [](double x) { return x > 0; });
 const CLI::Validator kNotNegative = number("non-negative", [](double x) { return x >= 0; });
-const CLI::Validator kNotBelow0(  // of a number with a unit
+const CLI::Validator kNotBelow0(  // accepts a number with a unit
     [](const std::string& text) { return text.starts_with('-') ? text + " is negative" : ""; }, "SIZE");
 const CLI::Validator kFileName(
     [](const std::string& text) { return text.empty() ? "the name of the file is empty" : ""; }, "FILE");

@@ -11,7 +11,7 @@
 namespace tenon::cli {
 namespace {
 
-// lowest: of integers.
+// Draws floats from a normal distribution, and integers from `lowest` and `lowest` + 1.
 HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint64_t seed, int64_t lowest) {
   HostTensor t(dtype, std::move(shape));
   std::mt19937_64 rng(seed);

@@ -271,7 +271,7 @@ ValueId Builder::add(Node node) {
   static const OpId kInput = row("input");
   TENON_CHECK(node.op != kInput && (node.name.empty() || is_name(node.name)),
               "not a valid node: " + node.name);
-  if (!check_name(node.name).ok()) node.name.clear();  // it is taken
+  if (!check_name(node.name).ok()) node.name.clear();  // another node has the name
   if (is_unchanged(node)) {
     node.type = former_->type;
     return append(std::move(node));

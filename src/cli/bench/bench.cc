@@ -145,7 +145,7 @@ class Bench {
     return {};
   }
 
-  // profile: of one run, as stop_profile() returns it.
+  // `profile` is the text that stop_profile() returns after one run.
   void describe(const std::string& profile, Measured* m) const {
     m->kernels = program_->stats().kernels;
     const nlohmann::json report = nlohmann::json::parse(profile);

@@ -108,7 +108,7 @@ class ExpressionParser {
     return parse_sizes(*graph_.dims, text);
   }
 
-  // at: where a number is refused that the dtype does not have.
+  // An error about a number that the dtype lacks points at the token `at`.
   Result<ValueId> as_value(const Token& at, const Operand& operand, DType dtype) {
     if (!operand.is_number()) return operand.value;
     const double number = operand.number.as_double();
@@ -198,7 +198,7 @@ class ExpressionParser {
     }
   }
 
-  // An operator between two numbers.
+  // Computes an operator of two numbers.
   static Result<double> folded(const Token& at, std::string_view token, double a, double b) {
     if (token == "+") return a + b;
     if (token == "-") return a - b;

@@ -13,7 +13,7 @@
 namespace tenon::cli {
 namespace {
 
-// The bytes of an input that the graph reads: no more than slices and gathers take from it, and an element once that has several places.
+// Counts the bytes of an input that the graph reads. Slices and gathers read what they take. Places that share an element read it once.
 double bytes_read(const Graph& graph, const Uses& uses, const Cost& cost, const InputBinding& in) {
   double taken = 0, all = cost.bytes(in.value);
   const Dims& shape = graph.type(in.value).shape;
@@ -31,6 +31,7 @@ Graph apart(const Graph& graph) {
   return expand(graph, [](const Graph& g, ValueId v) { return op(g.node(v).op).kind == Kind::contract; });
 }
 
+// Counts the bytes of Work::apart_bytes.
 double bytes_apart(const Graph& graph, std::span<const int64_t> symbols) {
   const Cost cost(graph, symbols);
   double bytes = 0;

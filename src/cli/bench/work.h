@@ -13,12 +13,12 @@ namespace tenon::cli {
 struct Work {
   int nodes = 0;          // that compute or copy, composites taken apart
   double operations = 0;  // as in src/runtime/cost.h
-  // Of inputs and outputs, each read or written once; of an input no more than slices and gathers read.
+  // A graph reads each input and writes each output once. Slices and gathers read no more of an input than they take.
   double bytes = 0;
-  // If each op of the graph reads its operands and writes its result. A composite is one op.
+  // Each op of the graph reads its operands and writes its result. A composite is one op.
   double apart_bytes = 0;
-  // Whether no rate exceeds the probe's of multiply-adds. False for products of other types than f32, and where fewer may be computed than
-  // are counted.
+  // The probe's rate of multiply-adds bounds the graph's rate. It does not bound products of other types than f32, nor convolutions and
+  // attention, which may compute fewer multiply-adds than are counted.
   bool peak_holds = true;
   std::vector<std::string> expensive;  // rows that cost as much as exp
 };
