@@ -30,20 +30,32 @@ namespace {
 
 // Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
 // before at two places, so five steps in one loop would compute the first one at 32. It takes less time to store a step on the way.
+// `free`: the cost of repeated maps that is always less than that of a store and a load.
 bool repeats_work(const Graph& graph, std::span<const ValueId> members,
-                  std::span<const LoweredKernel> kernels) {
-  constexpr int64_t kMostTimes = 2, kFree = 8;
+                  std::span<const LoweredKernel> kernels, int64_t free) {
+  constexpr int64_t kMostTimes = 2;
   const auto cost = [](OpId id) { return op(id).expensive ? 8 : 1; };
   std::set<OpId> maps;
   int64_t once = 0;
   for (ValueId v : members)
     if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) maps.insert(id), once += cost(id);
-  std::map<const Stmt*, int64_t> work;  // of one iteration of a loop
-  for (const LoweredKernel& k : kernels)
+  struct Iteration {
+    int64_t work = 0;
+    std::map<int, int64_t> stored;  // elements of each buffer
+  };
+  const auto repeats = [&](const LoweredKernel& k) {
+    std::map<const Stmt*, Iteration> loops;
     each_stmt(k.kernel.body, [&](const Stmt& s, const Around& around) {
-      if (s.kind == Stmt::Kind::op && maps.count(s.op)) work[around.loop] += cost(s.op);
+      if (s.kind == Stmt::Kind::op && maps.count(s.op)) loops[around.loop].work += cost(s.op);
+      if (s.kind == Stmt::Kind::store) ++loops[around.loop].stored[s.buffer];
     });
-  return std::ranges::any_of(work, [&](const auto& w) { return w.second > kMostTimes * once + kFree; });
+    return std::ranges::any_of(loops, [&](const auto& loop) {
+      int64_t places = 1;
+      for (const auto& [buffer, count] : loop.second.stored) places = std::max(places, count);
+      return loop.second.work > kMostTimes * once * places + free;
+    });
+  };
+  return std::ranges::any_of(kernels, repeats);
 }
 
 }  // namespace
@@ -77,7 +89,7 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
   for (const LoweredKernel& k : kernels)
     if (pieces && too_many(static_cast<size_t>(std::ranges::count_if(k.buffers, is_value))))
       return unsupported("more than 24 streams");
-  if (target == Target::cpu && members.size() > 1 && repeats_work(graph, members, kernels))
+  if (target == Target::cpu && members.size() > 1 && repeats_work(graph, members, kernels, pieces ? 0 : 8))
     return unsupported("its loops would compute the same values at many places");
   return {};
 }
