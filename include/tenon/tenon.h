@@ -171,13 +171,16 @@ typedef struct tenon_op_desc {
 } tenon_op_desc;
 /* Adds an op for the life of the process. The first `arity` inputs of the body are the operands. An operand
  * has the dtype of its input. A symbol in the shape of an input stands for any size, the same size wherever
- * the symbol occurs; any other size stands for itself. An attribute of kind int defines the symbol of its
- * name. The body may also declare any attribute as an input of its name and of shape [], after the operands. */
+ * the symbol occurs; any other size stands for itself. The body assumes nothing about sizes and updates no
+ * input. An attribute of kind int defines the symbol of its name. The body may also declare any attribute as
+ * an input of its name and of shape [], after the operands. */
 TENON_API tenon_status tenon_op_register(const tenon_op_desc* desc);
 
 /* ---- graphs ---- */
 
-/* Parses the text form (docs/graph_text.md). On failure the message lists every error with line and column. */
+/* Parses the text form (docs/graph_text.md) and checks the graph as tenon_graph_finalize does. On failure the message lists
+ * every error: one in the text with line and column; if there is none, one in the whole graph (two inputs that define a
+ * symbol, an update of another type) with the name of the value. */
 TENON_API tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** out);
 /* Writes the text form of a finished graph: at most `capacity` bytes, including the terminating zero. Sets
  * *length to the length of the whole text without the zero; call with NULL and 0 first to learn it.

@@ -16,6 +16,7 @@ tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** ou
     *out = nullptr;
     TENON_ASSIGN(tenon::Graph graph,
                  tenon::parse_graph({text, length == TENON_NTS ? std::strlen(text) : length}));
+    TENON_TRY(tenon::verify(graph));
     auto* handle = new tenon_graph;
     handle->graph = std::move(graph);
     *out = handle;

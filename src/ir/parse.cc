@@ -127,12 +127,12 @@ class Parser {
     return Lexer::error(at, "%" + std::string(name.substr(0, 80)) + " is defined twice");
   }
 
-  // The value, or kBroken if the name is not defined yet; the use is noted.
+  // The value, or kBroken if the name is not defined before this line; the use is noted.
   Result<ValueId> value() {
     Token at = lexer_.peek();
     TENON_ASSIGN(std::string_view name, lexer_.value_name());
     auto it = values_.find(name);
-    if (it != values_.end()) return it->second;
+    if (it != values_.end() && name != defining_) return it->second;
     undefined_.push_back({at, name});
     return kBroken;
   }
@@ -304,6 +304,7 @@ class Parser {
     if (!lexer_.at("%")) return lexer_.expected("a node such as %y = add(%a, %b), or return");
     TENON_ASSIGN(std::string_view name, lexer_.value_name());
     TENON_TRY(define(at, name, kBroken));
+    defining_ = name;
     Node n;
     if (is_name(name)) n.name = name;
     TENON_TRY(lexer_.expect("="));
@@ -396,6 +397,7 @@ class Parser {
   }
 
   Status outputs() {
+    defining_ = {};
     TENON_TRY(lexer_.expect("return"));
     do {
       TENON_ASSIGN(ValueId v, value());
@@ -453,6 +455,7 @@ class Parser {
   std::vector<Status> errors_;
   std::unordered_map<std::string_view, ValueId> values_;
   std::vector<Use> undefined_;
+  std::string_view defining_;        // the value of the node that is read, or of the last node
   std::map<int, Token> group_uses_;  // the first use of each group
   std::vector<DimTable::Equality> needed_;
   bool broken_header_ = false;  // inputs may be missing, so unknown names are not reported

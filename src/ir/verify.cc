@@ -168,12 +168,14 @@ class Verifier {
     }
   }
 
-  // Strides with symbols are checked when a plan is made.
+  // Other strides with symbols are checked when a plan is made.
   void each_element_once(ValueId v, const std::optional<Dims>& strides) {
     const Dims& shape = graph_.type(v).shape;
     if (!strides || strides->size() != shape.size()) return;
     std::vector<int64_t> sizes, steps;
     for (size_t a = 0; a < shape.size(); ++a) {
+      if (!shape[a].is_const() && all_are(*strides, 0))
+        return fail(v, "the output's strides are all 0, which puts all elements in one place");
       if (!shape[a].is_const() || !(*strides)[a].is_const()) return;
       sizes.push_back(shape[a].value()), steps.push_back((*strides)[a].value());
     }

@@ -177,6 +177,12 @@ Result<DType> body_type(InferContext& c) {
 Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs) {
   if (!g.dims->equalities().empty())
     return unsupported("the body assumes that sizes are equal, which only the graph around it may do");
+  for (int i = 0; i < g.dims->symbol_count(); ++i) {
+    const Dim symbol = g.dims->symbol_at(i);
+    if (g.dims->range(symbol) != std::pair(int64_t{0}, DimTable::kHighest))
+      return unsupported("the body assumes that " + g.dims->print_range(symbol) +
+                         ", which only the graph around it may do");
+  }
   auto spec = [&](std::string_view name) -> const AttrSpec* {
     for (const AttrSpec& s : specs)
       if (s.name == name) return &s;
@@ -211,6 +217,7 @@ Status check_body(const Graph& g, int arity, const std::vector<AttrSpec>& specs)
       return invalid("the body's size " + g.dims->symbol_name(symbol) +
                      " is neither a size of an operand nor an attribute of kind int");
   }
+  if (g.outputs[0].updates) return invalid("the body's output must not update an input");
   if (g.outputs[0].strides) return invalid("the body's output must not declare strides");
   return {};
 }

@@ -53,11 +53,18 @@ tenon_graph* parse(const char* text) {
   return graph;
 }
 
-tenon_program* compile(const char* text) {
-  tenon_graph* graph = parse(text);
-  tenon_program* program = NULL;
-  OK(tenon_program_create(graph, NULL, NULL, 0, &program));
+tenon_status make(const char* text, tenon_program** out) {
+  tenon_graph* graph = NULL;
+  tenon_status status = tenon_graph_parse(text, TENON_NTS, &graph);
+  *out = NULL;
+  if (status == TENON_OK) status = tenon_program_create(graph, NULL, NULL, 0, out);
   tenon_graph_release(graph); /* the program keeps what it needs */
+  return status;
+}
+
+tenon_program* compile(const char* text) {
+  tenon_program* program = NULL;
+  OK(make(text, &program));
   return program;
 }
 

@@ -24,6 +24,7 @@ void refused_at(const char* file, int line, tenon_status got, tenon_status want,
 extern const tenon_dtype f32, f64, i64;
 tenon_tensor tensor(void* data, tenon_dtype dtype, int32_t ndim, int64_t* shape);
 tenon_graph* parse(const char* text);
+tenon_status make(const char* text, tenon_program** out); /* parses and compiles; returns the first error */
 tenon_program* compile(const char* text);
 
 /* y = x w + x of f32[N,4] and f32[4]. */

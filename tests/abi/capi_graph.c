@@ -146,7 +146,10 @@ void ops(void) {
   REGISTER((desc.attrs = NULL, desc.body = "graph @b(%x: f32[N]) {\n  %y = exq(%x)\n  return %y\n}\n"),
            "2:8|exq");
   REGISTER(desc.body = "graph @b(%x: f32[N]) {\n  return %x, %x\n}\n", "one output");
+  REGISTER(desc.body = "graph @b(%x: f32[N]) {\n  %y = neg(%x)\n  return %y updates %x\n}\n", "update");
   REGISTER(desc.body = "graph @b(%x: f32[2*N]) {\n  return %x\n}\n", "N");
+  desc.body = "graph @b(%x: f32[N]) {\n  assume N in [2, 8]\n  return %x\n}\n";
+  UNSUPPORTED(tenon_op_register(&desc), "N in [2, 8]");
   REGISTER(desc.body = NULL, "NULL");
   REGISTER((desc.body = "graph @b(%x: f32[N]) {\n  return %x\n}\n", desc.doc = NULL), "NULL");
   REGISTER((desc.doc = "x", desc.struct_size = 0), "struct_size");
