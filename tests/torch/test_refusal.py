@@ -382,3 +382,19 @@ def test_indices_of_32_bits_are_refused_where_pytorch_refuses_them(name):
             torch.testing.assert_close(*answers)
         else:
             assert isinstance(answers[0], str) and answers[1] == answers[0]
+
+
+# --- vmap over backward passes ---
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_batch_of_gradients_is_computed_by_pytorch(dynamic):
+    """The gradients of a batch of vectors are tensors of vmap, which have no memory that a program could read."""
+    def function(x):
+        return torch.softmax(x, 0) * x.sin()
+
+    x = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+    expected = torch.autograd.functional.jacobian(function, x.detach())
+    compiled = torch.compile(function, backend="tenon", dynamic=dynamic)
+    batch, = torch.autograd.grad(compiled(x), x, torch.eye(3), is_grads_batched=True)
+    torch.testing.assert_close(batch, expected)
+    torch.testing.assert_close(torch.autograd.functional.jacobian(compiled, x.detach(), vectorize=True), expected)
+    assert list(tenon.stats()["fallback_reasons"]) == ["an argument is a tensor of vmap, which has no memory"]

@@ -66,7 +66,8 @@ class Rescue:
         # PyTorch raises its own error for an index out of range and for an integer divided by 0.
         fault = isinstance(error, _abi.Error) and error.status == "invalid"
         if not fault and not isinstance(error, InPyTorch):
-            self.refused(error)
+            of_vmap = any(isinstance(a, torch.Tensor) and _memory(a) is None for a in args)
+            self.refused(Refused("an argument is a tensor of vmap, which has no memory") if of_vmap else error)
         if self.function is None:
             scope = dict(self.constants, fixed=fixed, owned=owned, updated=updated)
             exec(compile(self.text, "<tenon: a segment in PyTorch>", "exec"), scope)
@@ -91,16 +92,25 @@ def fixed(tensor, size, stride, dtype):
     return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
+def _memory(tensor):
+    """The address of a tensor's storage; None for a tensor of vmap, which has none."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except NotImplementedError:
+        return None
+
+
 def owned(results, args):
     """The tensors of (tensor, size, stride, dtype) rows, made as a program would return them: with these strides, and each in memory that
-    it shares with no other result and no argument."""
-    taken = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
+    it shares with no other result and no argument. Tensors of vmap are returned as they are, since no program reads them."""
+    taken = {_memory(a) for a in args if isinstance(a, torch.Tensor)}
     tensors = []
     for tensor, size, stride, dtype in results:
-        tensor = fixed(tensor, size, stride, dtype)
-        if tensor.untyped_storage()._cdata in taken:
-            tensor = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
-        taken.add(tensor.untyped_storage()._cdata)
+        if _memory(tensor) is not None:
+            tensor = fixed(tensor, size, stride, dtype)
+            if _memory(tensor) in taken:
+                tensor = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+            taken.add(_memory(tensor))
         tensors.append(tensor)
     return tensors
 
