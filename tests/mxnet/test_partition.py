@@ -93,6 +93,26 @@ def test_a_wrong_option_is_an_error(option, sentence, capfd):
     assert sentence in capfd.readouterr().err  # MXNet leaves out the message
 
 
+@pytest.mark.parametrize("option, sentence", [({"Mode": "training"}, "unknown option 'Mode'; did you mean 'mode'"),
+                                              ({"op_names": "sin,cosh_"}, "no operator 'cosh_'; did you mean 'cosh'"),
+                                              ({"op_names": 7}, "op_names is a list of names")])
+def test_a_misspelt_option_is_an_error(option, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        structures()["chain"].optimize_for("tenon", **option)
+
+
+def test_explain_knows_the_options_of_a_block():
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(4, in_units=5), mx.gluon.nn.BatchNorm(in_channels=4))
+    net.hybridize(backend="tenon", mode="training")
+    assert [op for _, op, _ in tenon.mxnet.explain(net).stays] == ["BatchNorm"]
+    assert not tenon.mxnet.explain(net, mode="inference").stays
+    net.hybridize(backend="tenon", min_nodes=3)
+    assert len(tenon.mxnet.explain(net).stays) == 2
+    net.hybridize(backend="tenon", op_names="BatchNorm")
+    assert tenon.mxnet.explain(net).runs == {"BatchNorm": 1}
+
+
 @pytest.mark.parametrize("name", structures())
 def test_dedup_subgraph(name, capfd):
     """MXNet connects several readers of an output wrongly, and may crash; else the option is right."""
@@ -156,3 +176,32 @@ def test_a_bool_argument_stays_with_mxnet():
     cut = symbol.optimize_for("tenon", dict(args))
     assert "Cast" in ops(cut)
     close(forward(cut, args), forward(symbol, args))
+
+
+WHOLE = mx.nd.array([[1, 2, 3], [4, 5, 6]], dtype="int32")
+TYPED = {
+    "mean": lambda a, b: mx.sym.mean(a, axis=0),  # of integers, MXNet's is an integer
+    "norm": lambda a, b: mx.sym.norm(a),
+    "softsign": lambda a, b: mx.sym.softsign(a),
+    "rcbrt": lambda a, b: mx.sym.rcbrt(a),
+    "erf": lambda a, b: mx.sym.erf(a),
+    "smooth_l1": lambda a, b: mx.sym.smooth_l1(a, scalar=2),
+    "np_tanh": lambda a, b: mx.sym.np.tanh(a.as_np_ndarray()) * b.as_np_ndarray(),
+    "np_sum": lambda a, b: mx.sym.np.sum(a.as_np_ndarray()),
+    "np_std": lambda a, b: mx.sym.np.std(a.as_np_ndarray()),
+    "np_mixed": lambda a, b: a.as_np_ndarray() * b.as_np_ndarray(),
+    "np_mixed_floats": lambda a, b: mx.sym.np.exp(b.as_np_ndarray()) * mx.sym.np.exp(b.as_np_ndarray().astype("float64")),
+}
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("name", TYPED)
+def test_operators_whose_dtype_tenon_would_change_stay_with_mxnet(name, mode):
+    with mx.util.np_shape(), mx.util.np_array():
+        symbol = TYPED[name](mx.sym.var("a"), mx.sym.var("b"))
+        args = {"a": WHOLE, "b": WHOLE.astype("float32") / 8}
+        args = {each: args[each].as_np_ndarray() for each in symbol.list_arguments()}
+        cut = symbol.optimize_for("tenon", dict(args), mode=mode)
+        (result,), (expected,) = forward(cut, args), forward(symbol, args)
+        assert result.dtype == expected.dtype
+        close([result], [expected], 1e-6)

@@ -224,3 +224,38 @@ def test_explain_says_what_stays_because_of_training():
     assert "statistics in training" in stays["BatchNorm"] and "random numbers in training" in stays["Dropout"]
     assert "not the derivative of its output" in stays["LeakyReLU"] and "stops gradients" in stays["BlockGrad"]
     assert not tenon.mxnet.explain(net, x).stays
+
+
+class Tripled(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * 3)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * 3)
+
+
+@mx.operator.register("tripled")
+class TripledProp(mx.operator.CustomOpProp):
+    def __init__(self):  # takes no attributes
+        super().__init__(need_top_grad=True)
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return Tripled()
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_an_operator_in_python_between_two_parts(mode):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(8, in_units=4), nn.HybridLambda(lambda F, x: F.Custom(F.tanh(x), op_type="tripled")), nn.Dense(3, in_units=8))
+    net.initialize(mx.init.Xavier())
+    x = mx.nd.random.normal(shape=(5, 4))
+    expected = net(x)
+    net.hybridize(backend="tenon", mode=mode)
+    for _ in range(2):
+        close([net(x)], [expected], 1e-5)
+    if mode == "training":
+        x.attach_grad()
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        assert x.grad.asnumpy().any()

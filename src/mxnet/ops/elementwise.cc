@@ -1,5 +1,5 @@
 // Rows of elementwise operators of tensors. In MXNet's older operators (`exp`, `broadcast_add`) the result has the dtype
-// of the operands, comparisons included; NumPy's (`_npi_exp`, `_npi_add`) give f32 for integers and bool for comparisons.
+// of the operands, comparisons included; comparisons of NumPy's (`_npi_less`) give bool.
 #include <limits>
 
 #include "src/mxnet/ops/help.h"
@@ -18,7 +18,7 @@ template <OpId op>
 Values math(Call& c) {
   return {in_math_type(c, op, c.in)};
 }
-// NumPy's: integers give f32.
+// Integers give f32.
 template <OpId op>
 Values np_math(Call& c) {
   for (ValueId& v : c.in)
@@ -44,6 +44,13 @@ Values binary(Call& c) {
 }
 
 Values copy(Call& c) { return {c.in[0]}; }
+
+// Integers are computed as f64: in f32 erf(4) is 1.
+Values error_function(Call& c) {
+  const DType dtype = c.dtype(c.in[0]);
+  const ValueId x = is_float(dtype) ? c.in[0] : c.cast(c.in[0], DType::f64);
+  return {c.cast(c(ops::erf, {x}), dtype)};
+}
 
 // Rounds half away from zero: trunc(x), one further if what it cut is at least 1/2.
 Values round_away(Call& c) {
@@ -166,13 +173,14 @@ Values where(Call& c) {
 }
 Values np_where(Call& c) { return {c(ops::where, {truth(c, c.in[0]), c.in[1], c.in[2]})}; }
 Values smooth_l1(Call& c) {
-  const ValueId x = c.in[0];
+  const DType dtype = c.dtype(c.in[0]);
+  const ValueId x = real(c);
   const double scale = c.a.number("scalar"), square = scale * scale;
   const ValueId size = c(ops::abs, {x});
   const ValueId far = c(ops::gt, {size, c.like(x, 1 / square)});
   const ValueId line = c(ops::sub, {size, c.like(x, 0.5 / square)});
   const ValueId curve = c(ops::mul, {c(ops::square, {x}), c.like(x, 0.5 * square)});
-  return {c(ops::where, {far, line, curve})};
+  return {c.cast(c(ops::where, {far, line, curve}), dtype)};
 }
 template <int value>
 Values filled(Call& c) {
@@ -207,7 +215,7 @@ const Row kRows[] = {
     one("relu _npx_relu", map<ops::relu>),
     one("sigmoid _npx_sigmoid", math<ops::sigmoid>),
     one("softsign", softsign),
-    one("erf _npx_erf", math<ops::erf>),
+    one("erf _npx_erf", error_function),
     one("erfinv _npx_erfinv", math<ops::erfinv>),
     one("gammaln _npx_gammaln", math<ops::lgamma>),
     one("exp", math<ops::exp>),
@@ -326,26 +334,26 @@ const Row kRows[] = {
     spread("broadcast_logical_xor", logical<ops::logical_xor>),
     {.names = "where", .operands = "condition x y", .body = where, .mixed = true},
 
-    one("_npi_exp", np_math<ops::exp>),
-    one("_npi_expm1", np_math<ops::expm1>),
-    one("_npi_log", np_math<ops::log>),
-    one("_npi_log2", np_math<ops::log2>),
-    one("_npi_log10", np_math<ops::log10>),
-    one("_npi_log1p", np_math<ops::log1p>),
-    one("_npi_sqrt", np_math<ops::sqrt>),
-    one("_npi_sin", np_math<ops::sin>),
-    one("_npi_cos", np_math<ops::cos>),
-    one("_npi_tan", np_math<ops::tan>),
-    one("_npi_arcsin", np_math<ops::asin>),
-    one("_npi_arccos", np_math<ops::acos>),
-    one("_npi_arctan", np_math<ops::atan>),
-    one("_npi_sinh", np_math<ops::sinh>),
-    one("_npi_cosh", np_math<ops::cosh>),
-    one("_npi_tanh", np_math<ops::tanh>),
-    one("_npi_arcsinh", np_math<ops::asinh>),
-    one("_npi_arccosh", np_math<ops::acosh>),
-    one("_npi_arctanh", np_math<ops::atanh>),
-    one("_npi_reciprocal", np_math<ops::reciprocal>),
+    one("_npi_exp", math<ops::exp>),
+    one("_npi_expm1", math<ops::expm1>),
+    one("_npi_log", math<ops::log>),
+    one("_npi_log2", math<ops::log2>),
+    one("_npi_log10", math<ops::log10>),
+    one("_npi_log1p", math<ops::log1p>),
+    one("_npi_sqrt", math<ops::sqrt>),
+    one("_npi_sin", math<ops::sin>),
+    one("_npi_cos", math<ops::cos>),
+    one("_npi_tan", math<ops::tan>),
+    one("_npi_arcsin", math<ops::asin>),
+    one("_npi_arccos", math<ops::acos>),
+    one("_npi_arctan", math<ops::atan>),
+    one("_npi_sinh", math<ops::sinh>),
+    one("_npi_cosh", math<ops::cosh>),
+    one("_npi_tanh", math<ops::tanh>),
+    one("_npi_arcsinh", math<ops::asinh>),
+    one("_npi_arccosh", math<ops::acosh>),
+    one("_npi_arctanh", math<ops::atanh>),
+    one("_npi_reciprocal", math<ops::reciprocal>),
     one("_npi_isnan", map<ops::isnan>),
     one("_npi_isinf", map<ops::isinf>),
     one("_npi_isfinite", map<ops::isfinite>),

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/mxnet/table.h"
+#include "src/mxnet/translate/infer.h"
 #include "src/mxnet/translate/training.h"
 #include "src/mxnet/translate/translate.h"
 
@@ -58,6 +59,55 @@ Status check_stated_gradient(const Symbol& symbol, const SymbolNode& node) {
       stated_dtypes(node).size(), [&](size_t i) { return stated(node, i); });
 }
 
+// The shapes of a node's outputs, which the symbol may state beside their dtypes: "[[2,3],[None]]". Unknown ones are nullopt.
+std::vector<std::optional<std::vector<Size>>> stated_shapes(const SymbolNode& node, bool np_shape) {
+  std::vector<std::optional<std::vector<Size>>> shapes;
+  const std::string* text = node.attr("__ext_shape__");
+  for (size_t at = text ? text->find('[', 1) : std::string::npos; at != std::string::npos;
+       at = text->find('[', at + 1)) {
+    std::optional<std::vector<Size>>& shape = shapes.emplace_back();
+    const auto tuple = read_attr_tuple(text->substr(at, text->find(']', at) - at + 1));
+    const auto known = [&](const std::optional<int64_t>& n) { return n && *n >= (np_shape ? 0 : 1); };
+    if (!tuple || !std::ranges::all_of(*tuple, known) || (tuple->empty() && !np_shape)) continue;
+    shape.emplace();
+    for (const std::optional<int64_t>& n : *tuple) shape->emplace_back(Dim(*n));
+  }
+  return shapes;
+}
+
+// What the symbol states of an output.
+Partial stated(const SymbolNode& node, size_t output, bool np_shape) {
+  const auto dtypes = stated_dtypes(node);
+  const auto shapes = stated_shapes(node, np_shape);
+  Partial type;
+  if (output < dtypes.size()) type.dtype = dtype_of_flag(dtypes[output]);
+  if (output < shapes.size()) type.shape = shapes[output];
+  return type;
+}
+
+// Whether Tenon makes the dtypes that MXNet has inferred. MXNet's rules for integers and mixed dtypes differ from operator to operator.
+Status check_stated_types(const Symbol& symbol, const Answer& answer, size_t n) {
+  const SymbolNode& node = symbol.nodes[n];
+  Graph graph;
+  Builder builder(graph);
+  std::vector<ValueId> operands;
+  for (const Entry& e : node.inputs) {
+    const Partial type = stated(symbol.nodes[e.node], e.output, symbol.is_np_shape);
+    if (!type.known()) return {};
+    TENON_ASSIGN(operands.emplace_back(), builder.try_input({}, type.type()));
+  }
+  std::vector<Partial> outputs;
+  for (int i = 0; i < (answer.row->outputs ? answer.row->outputs(*answer.attrs) : 1); ++i)
+    outputs.push_back(stated(node, static_cast<size_t>(i), symbol.is_np_shape));
+  if (answer.row->from_output && !outputs[0].known()) return {};
+  TENON_ASSIGN(const Values made, emit_node(builder, symbol, answer, n, std::move(operands), outputs));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (const DType dtype = builder.type(made[i]).dtype; outputs[i].dtype && outputs[i].dtype != dtype)
+      return unsupported("MXNet's result is " + std::string(name(*outputs[i].dtype)) + ", Tenon's would be " +
+                         std::string(name(dtype)));
+  return {};
+}
+
 }  // namespace
 
 std::vector<Answer> check(const Symbol& symbol, const Options& options) {
@@ -72,6 +122,7 @@ std::vector<Answer> check(const Symbol& symbol, const Options& options) {
     for (const Entry& e : node.inputs)
       if (status.ok()) status = check_dtypes(symbol.nodes[e.node]);
     if (status.ok() && options.training) status = check_stated_gradient(symbol, node);
+    if (status.ok()) status = check_stated_types(symbol, answers[i], i);
   }
   // A node whose hidden output is read computes for a gradient.
   auto read = [&](const Entry& e) {

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from .. import _abi
+from . import options
 
 SUBGRAPH = "_tenon_subgraph"
 
@@ -28,9 +29,14 @@ class Report:
         return {"runs": dict(self.runs), "stays": [list(each) for each in self.stays], "parts": self.parts}
 
 
-def explain(model, *inputs, mode="inference", op_names=None, min_nodes=1):
+def explain(model, *inputs, mode=None, op_names=None, min_nodes=None):
     """A Report for a symbol or a HybridBlock. inputs: of a block, arrays or None; needed only if the block takes more than one.
-    The options are those of optimize_for. A symbol that is already partitioned is reported as it is."""
+    The options are those of optimize_for; a block's own ones hold unless others are given. A symbol that is already partitioned is
+    reported as it is."""
+    own = options.of_block(model)
+    mode = mode or own.get("mode", "inference")
+    op_names = op_names or own.get("op_names")
+    min_nodes = int(min_nodes or own.get("min_nodes", 1))
     if mode not in ("inference", "training"):
         raise ValueError(f'mode is "inference" or "training", not {mode!r}')
     text = _symbol(model, inputs).tojson()
@@ -40,7 +46,7 @@ def explain(model, *inputs, mode="inference", op_names=None, min_nodes=1):
             inside = [n for n in node["subgraphs"][0]["nodes"] if n["op"] != "null"]
             report.runs.update(n["op"] for n in inside)
             report.parts.append([n["name"] for n in inside])
-    names = ",".join(op_names) if isinstance(op_names, (list, tuple)) else op_names
+    names = ",".join(options.names_of(op_names)) or None
     with _abi.Symbol(text) as symbol:
         parts = symbol.partition(mode == "training", min_nodes, names)
         reasons = symbol.refused(mode == "training", min_nodes, names)

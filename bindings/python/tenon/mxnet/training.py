@@ -1,10 +1,12 @@
-"""Puts copies before the subgraphs that train. MXNet does not tell plugins whether a gradient is to be written to an array or added to
+"""Checks the options of Symbol.optimize_for, and puts copies before the subgraphs that train. MXNet does not tell plugins whether a gradient is to be written to an array or added to
 it. It does tell its own operators. So each operand of such a subgraph is a copy that only this subgraph reads: the subgraph's gradient
 is written, and MXNet's operator adds it where it must be added. Tested by tests/mxnet/test_gradient_requests.py."""
 
 import functools
+import inspect
 import json
 
+from . import options
 from .explain import SUBGRAPH
 
 GUARD = "__tenon_guard__"  # on a copy; the library refuses to take the copy into a subgraph (src/mxnet/translate/training.h)
@@ -12,13 +14,16 @@ GUARDED = "tenon_guarded"  # on a subgraph; without it the plugin refuses to com
 
 
 def wrap(mxnet):
-    """Makes Symbol.optimize_for, which blocks call too, return guarded symbols."""
+    """Makes Symbol.optimize_for, which blocks call too, check its options and return guarded symbols."""
     symbol = mxnet.symbol.Symbol
     optimize_for = symbol.optimize_for
+    known = inspect.signature(optimize_for).parameters  # MXNet's own
 
     @functools.wraps(optimize_for)
-    def wrapped(self, *args, **kwargs):
-        return guarded(mxnet, optimize_for(self, *args, **kwargs))
+    def wrapped(self, backend, *args, **kwargs):
+        if backend == "tenon":
+            options.check(mxnet, {name: value for name, value in kwargs.items() if name not in known})
+        return guarded(mxnet, optimize_for(self, backend, *args, **kwargs))
 
     symbol.optimize_for = wrapped
 
@@ -53,6 +58,8 @@ def insert(graph, auxiliary):
             node["attrs"] = {**node["attrs"], GUARDED: "True"}
         number[old] = len(nodes)
         nodes.append(node)
+        if node["op"] == "Custom":  # MXNet passes all attributes to the operator's class, which knows no inferred types
+            node["attrs"] = {key: value for key, value in node["attrs"].items() if not key.startswith("__ext_")}
     kept = {key: value for key, value in graph.items() if key != "node_row_ptr"}
     return {**kept, "nodes": nodes, "arg_nodes": [number[i] for i in graph["arg_nodes"]],
             "heads": [[number[e[0]], *e[1:]] for e in graph["heads"]]}

@@ -2,9 +2,9 @@
 """
 
 import dataclasses
-import difflib
 
 from .. import _abi
+from ..names import nearest
 
 FALLBACKS = ("auto", "count", "error")
 RNGS = ("torch", "fast")
@@ -81,8 +81,3 @@ class Options:
         if result.benchmark and result.fallback == "error":
             raise OptionError("tenon: option fallback is 'error', but benchmark=True may choose PyTorch")
         return result
-
-
-def nearest(name, known):
-    near = difflib.get_close_matches(str(name), list(known), 1, 0.4)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" (known: {', '.join(known)})"

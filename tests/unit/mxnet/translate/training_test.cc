@@ -66,6 +66,24 @@ TEST(Training, StatedIntegersStay) {
   EXPECT_THAT(refusal(whole + "y = _equal(a b){__ext_dtype__=[4]}\nreturn y"), IsEmpty());
 }
 
+TEST(Check, ADtypeThatTenonWouldChangeStays) {
+  const auto of = [](const std::string& dtype, const std::string& shape) {
+    return "{__ext_dtype__=" + dtype + "; __ext_shape__=" + shape + "}\n";
+  };
+  const std::string whole = "a = _copy(x)" + of("[4]", "[[2,3]]"), sum = "y = mean(a)";
+  EXPECT_THAT(refusal(whole + sum + of("[4]", "[[1]]") + "return y", false),
+              HasSubstr("needs a float dtype"));
+  const std::string truth = "y = _npi_equal(a a)";
+  EXPECT_THAT(refusal(whole + truth + of("[4]", "[[2,3]]") + "return y", false),
+              HasSubstr("MXNet's result is i32, Tenon's would be bool"));
+  EXPECT_THAT(refusal(whole + truth + of("[4]", "[None]") + "return y", false),
+              HasSubstr("MXNet's result is i32, Tenon's would be bool"));
+  EXPECT_THAT(
+      refusal("a = _copy(x)" + of("[4]", "[None]") + truth + of("[4]", "[[2,3]]") + "return y", false),
+      IsEmpty());
+  EXPECT_THAT(refusal(whole + "y = exp(a)" + of("[4]", "[[2,3]]") + "return y", false), IsEmpty());
+}
+
 TEST(Training, IntegersThatACallBringsAreRefused) {
   const auto symbol = parse_symbol(symbol_json("y = _mul_scalar(x){scalar=2}\nreturn y"));
   ASSERT_TRUE(symbol.ok());
