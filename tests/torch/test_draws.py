@@ -89,8 +89,9 @@ def test_draws_for_a_result_of_a_dropout():
     assert same(f, torch.randn(4, 5))["fallback_reasons"] == {}
 
 
-def test_few_numbers_of_a_checkpoint_are_saved():
-    stats = same(lambda x: checkpoint(EARLY["dropout2d"], x, use_reentrant=False), torch.randn(3, 4, 5, 6))
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_few_numbers_of_a_checkpoint_are_saved(dynamic):
+    stats = same(lambda x: checkpoint(EARLY["dropout2d"], x, use_reentrant=False), torch.randn(3, 4, 5, 6), dynamic=dynamic)
     assert stats["fallback_reasons"] == {}
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch._functorch.partitioners import must_recompute
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, optimization_hint
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .lowering.operand import of_host
@@ -159,7 +159,7 @@ _BLIND = {
     aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype, aten.bernoulli.p,
     aten.uniform.default, aten.normal_functional.default, aten.exponential.default)}
 _OF_TYPE = {"dtype", "layout", "device", "pin_memory", "memory_format"}  # keywords that say what the result's type says too
-_MOST_SAVED = 1 << 16  # elements that are saved for a checkpointed region instead of drawing them again
+_MOST_SAVED = 1 << 16  # elements, at the traced sizes, that are saved for a checkpointed region instead of drawing them again
 
 
 def _without_data(n):
@@ -173,7 +173,7 @@ def _without_data(n):
         return None
     if _loses_draws(n):
         return None
-    if must_recompute(n) and not statically_known_true(fake.numel() <= _MOST_SAVED):
+    if must_recompute(n) and optimization_hint(fake.numel()) > _MOST_SAVED:
         return None
     return op, n.args[others]
 
