@@ -1,5 +1,5 @@
 /* The C interface: a graph as text, a program with packed weights, runs of several batch sizes.
- * By hand: cc mlp.c $(pkg-config --cflags --libs tenon) -lm */
+ * By hand: cc mlp.c $(pkg-config --cflags --libs tenon) -Wl,-rpath,$(pkg-config --variable=libdir tenon) -lm */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
