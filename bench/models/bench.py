@@ -2,11 +2,12 @@
 """`./dev bench models`: measures the models of the demo with more care, and with peers and floors to compare.
 
 Every model and contender runs in several fresh processes, in turns. Ratios to eager are taken within a round
-of one process and pooled. The floors: floating-point work at the rate of the best 1024x1024 matrix product of
-the same process, and eager's peak of intermediates beside Tenon's planned workspace. `--peers`: Inductor with
-and without freezing (needs g++), ONNX Runtime and OpenVINO. A peer that is not installed, does not take a model
-or gives a wrong answer has no time, and a line below the table says why. Prints Markdown (report.py); all rounds
-go to a file. Tested by tests/torch/test_bench_models.py.
+of one process and pooled, and so are ratios to a 1024x1024 matrix product, by which Tenon and a peer are
+compared. The floors: floating-point work at the rate of the best such product of the same process, and eager's
+peak of intermediates beside Tenon's planned workspace. `--peers`: Inductor with and without freezing (needs g++),
+ONNX Runtime and OpenVINO. A peer that is not installed, does not take a model or gives a wrong answer has no
+time, and a line below the table says why. Prints Markdown (report.py); all rounds go to a file.
+Tested by tests/torch/test_bench_models.py.
 """
 
 import argparse

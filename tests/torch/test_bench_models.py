@@ -39,8 +39,8 @@ def cells(output, number):
     return [row.strip() for row in [line for line in output.splitlines() if line.startswith("| gnn_layer")][number].strip("|").split("|")]
 
 
-def run_of(model, contender, ms, problems=()):
-    times = {"eager_rounds_ms": [10.0, 10.0], "compiled_rounds_ms": [ms, ms], "speedup": 10 / ms, "first_s": 1.0, "own_s": 0.25,
+def run_of(model, contender, ms, problems=(), eager=10.0):
+    times = {"eager_rounds_ms": [eager, eager], "compiled_rounds_ms": [ms, ms], "matmul_rounds_ms": [2.0, 2.0], "speedup": eager / ms, "first_s": 1.0, "own_s": 0.25,
              "matmul_gflops": 100.0, "gflop": 0.5} if ms else {}
     return {"model": model, "contender": contender, "problems": list(problems), **times}
 
@@ -77,6 +77,11 @@ def test_the_table_names_the_best_peer_and_its_wins():
     assert "No peer is faster in any row." in report.text(report.Table(runs[:3], ["a"], ["tenon"], ["x"], {}))
     assert "| a | 1.00 | 1.00 | 1.00 | - | 250 |" in text       # first calls, and Tenon's own share in ms
     assert "best peer" not in report.text(report.Table(runs[:1], ["a"], ["tenon"], [], {}))
+
+
+def test_eager_in_the_process_of_a_peer_decides_nothing():
+    table = report.Table([run_of("a", "tenon", 4), run_of("a", "x", 6, eager=30.0)], ["a"], ["tenon"], ["x"], {})
+    assert table.over_best("a") == ("x", 1.5)
 
 
 class FakeLibrary:
