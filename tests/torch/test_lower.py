@@ -607,3 +607,18 @@ def test_numbers_that_vmap_copies():
     tenon.reset_stats()
     torch.testing.assert_close(torch.compile(f, backend="tenon")(a, b), f(a, b))
     assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+def test_deterministic_algorithms_fill_what_is_not_written(dtype):
+    def made(x):
+        return torch.empty(3, dtype=dtype), x.new_empty(2), torch.empty_like(x), torch.empty_strided((2, 2), (1, 2), dtype=dtype), x + x
+
+    x = torch.ones(4, dtype=dtype)
+    torch.use_deterministic_algorithms(True)
+    try:
+        got, want = torch.compile(made, backend="tenon")(x), made(x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(got, want, equal_nan=True, rtol=0, atol=0)
+    assert tenon.stats()["fallback_reasons"] == {}

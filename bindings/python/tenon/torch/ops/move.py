@@ -3,6 +3,8 @@
 Tested by tests/torch/test_lower.py.
 """
 
+import torch
+
 from ...graph_text import FLOATS, HALVES, Unsupported
 from ..lowering import sizes
 from ..lowering.operand import Operand
@@ -284,10 +286,22 @@ def _(e, x, value):
     return e.expand(e.cast(value, e.dtype), e.shape)
 
 
-@row("zeros", "zeros_like", "new_zeros", "zero", "empty.memory_format", "empty_like", "new_empty", "new_empty_strided",
-     "empty_strided", "empty_permuted")
+@row("zeros", "zeros_like", "new_zeros", "zero")
 def _(e, *_, **__):
-    return e.full(0, e.dtype, e.shape)  # elements of empty() may have any value
+    return e.full(0, e.dtype, e.shape)
+
+
+@row("empty.memory_format", "empty_like", "new_empty", "new_empty_strided", "empty_strided", "empty_permuted")
+def _(e, *_, **__):
+    """Elements may have any value. With deterministic algorithms they have the value that eager mode gives them."""
+    dtype = e.fake.dtype
+    if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
+        value = 0
+    elif dtype.is_floating_point:
+        value = float("nan")
+    else:
+        value = 1 if dtype == torch.bool else torch.iinfo(dtype).max
+    return e.full(value, e.dtype, e.shape)
 
 
 @row("ones", "ones_like", "new_ones")
