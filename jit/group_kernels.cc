@@ -30,7 +30,8 @@ namespace {
 
 // Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
 // before at two places, so five steps in one loop would compute the first one at 32. It takes less time to store a step on the way.
-// `free`: the cost of repeated maps that is always less than that of a store and a load.
+// `free`: the cost of repeated maps that is always less than that of a store and a load. There is none where steps have a kernel for each
+// piece: each further step adds kernels, and its result is alive beside those of the others.
 bool repeats_work(const Graph& graph, std::span<const ValueId> members,
                   std::span<const LoweredKernel> kernels, int64_t free) {
   constexpr int64_t kMostTimes = 2;

@@ -28,8 +28,8 @@ class Table:
         return self.pooled[model, contender].get("speedup")
 
     def over_best(self, model):
-        """(the peer with the least time, its time over Tenon's), or None. Times are in those of the matrix product of their process: eager's
-        time differs more from process to process."""
+        """(the peer with the least time, its time over Tenon's), or None. Each time is divided by that of the matrix product in its process,
+        because eager's time differs more from process to process."""
         rates = {c: rate for c in (self.ours[0], *self.peers) if (rate := self.pooled[model, c].get("rate"))}
         mine = rates.pop(self.ours[0], None)
         if not mine or not rates:

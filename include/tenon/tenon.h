@@ -178,9 +178,9 @@ TENON_API tenon_status tenon_op_register(const tenon_op_desc* desc);
 
 /* ---- graphs ---- */
 
-/* Parses the text form (docs/graph_text.md) and checks the graph as tenon_graph_finalize does. On failure the message lists
- * every error: one in the text with line and column; if there is none, one in the whole graph (two inputs that define a
- * symbol, an update of another type) with the name of the value. */
+/* Parses the text form (docs/graph_text.md) and checks the graph as tenon_graph_finalize does. On failure the
+ * message lists every error of the text with line and column. If the text has none, it lists every error of the
+ * graph (two inputs that define a symbol, an update of another type) with the name of the value. */
 TENON_API tenon_status tenon_graph_parse(const char* text, size_t length, tenon_graph** out);
 /* Writes the text form of a finished graph: at most `capacity` bytes, including the terminating zero. Sets
  * *length to the length of the whole text without the zero; call with NULL and 0 first to learn it.

@@ -29,6 +29,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <unordered_map>
@@ -304,7 +305,9 @@ template <class Work>
 Status or_internal(Work work) {
   try {
     return work();
-  } catch (const std::exception& error) {  // InternalError, or out of memory
+  } catch (const std::bad_alloc&) {
+    return tenon::environment("out of memory");
+  } catch (const std::exception& error) {  // InternalError
     return {tenon::Code::internal, error.what()};
   }
 }

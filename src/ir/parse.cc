@@ -455,7 +455,7 @@ class Parser {
   std::vector<Status> errors_;
   std::unordered_map<std::string_view, ValueId> values_;
   std::vector<Use> undefined_;
-  std::string_view defining_;        // the value of the node that is read, or of the last node
+  std::string_view defining_;        // the name that the current line defines
   std::map<int, Token> group_uses_;  // the first use of each group
   std::vector<DimTable::Equality> needed_;
   bool broken_header_ = false;  // inputs may be missing, so unknown names are not reported

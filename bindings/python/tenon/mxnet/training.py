@@ -1,6 +1,7 @@
-"""Checks the options of Symbol.optimize_for, and puts copies before the subgraphs that train. MXNet does not tell plugins whether a gradient is to be written to an array or added to
-it. It does tell its own operators. So each operand of such a subgraph is a copy that only this subgraph reads: the subgraph's gradient
-is written, and MXNet's operator adds it where it must be added. Tested by tests/mxnet/test_gradient_requests.py."""
+"""Checks the options of Symbol.optimize_for, and puts copies before the subgraphs that train. MXNet does not tell plugins whether a
+gradient is to be written to an array or added to it. It does tell its own operators. So each operand of such a subgraph is a copy that
+only this subgraph reads: the subgraph's gradient is written, and MXNet's operator adds it where it must be added.
+Tested by tests/mxnet/test_gradient_requests.py."""
 
 import functools
 import inspect
