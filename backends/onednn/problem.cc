@@ -255,8 +255,10 @@ Problem at_sizes(const Spec& spec, const Sizes& sizes) {
   for (Array& o : p.others)
     if (o.dims.empty()) insert_axis(o, 0);
 
-  // If the first post-op adds a vector along the channels, it becomes the library's bias argument.
-  if (weighted && !p.post_ops.empty() && p.post_ops[0].algorithm == dnnl::algorithm::binary_add) {
+  // If the first post-op adds a vector along the channels, it becomes the library's bias argument. The library (3.2) computes products of
+  // f16 with a bias of f16 by reference code, but not those with a post-op.
+  const bool takes_bias = weighted && (p.form != Form::matmul || p.output.dtype != DType::f16);
+  if (takes_bias && !p.post_ops.empty() && p.post_ops[0].algorithm == dnnl::algorithm::binary_add) {
     const Array& o = p.others[0];
     const size_t channel = p.form == Form::matmul ? o.dims.size() - 1 : 1;
     bool is_bias = o.dims[channel] == p.output.dims[channel] && o.dtype == p.output.dtype;

@@ -11,6 +11,7 @@ import time
 from torch._dynamo.backends import registry
 
 from .compile import compile_graph
+from ..names import nearest
 from .options import GRAPHS_OF_MODE, MODES, OptionError, Options
 from .whole import recurrent
 
