@@ -186,11 +186,6 @@ template <int value>
 Values filled(Call& c) {
   return {c.full(c.shape(c.in[0]), c.dtype(c.in[0]), value)};
 }
-Values np_true_divide(Call& c) {
-  for (ValueId& v : c.in)
-    if (!is_float(c.dtype(v))) v = c.cast(v, DType::f32);
-  return {c(ops::div, c.in)};
-}
 
 using Body = Values (*)(Call&);
 // Operands and result have one shape.
@@ -361,7 +356,7 @@ const Row kRows[] = {
     spread("_npi_add", map<ops::add>),
     spread("_npi_subtract", map<ops::sub>),
     spread("_npi_multiply", map<ops::mul>),
-    spread("_npi_true_divide", np_true_divide),
+    spread("_npi_true_divide", np_math<ops::div>),
     spread("_npi_mod", binary<modulo>),
     spread("_npi_power", map<ops::pow>),
     spread("_npi_maximum", map<ops::maximum>),

@@ -49,56 +49,47 @@ Status check_dtypes(const SymbolNode& node) {
   return {};
 }
 
-Status check_stated_gradient(const Symbol& symbol, const SymbolNode& node) {
-  const auto stated = [](const SymbolNode& of, size_t i) {
-    const std::vector<int64_t> dtypes = stated_dtypes(of);
-    return i < dtypes.size() ? dtype_of_flag(dtypes[i]) : std::nullopt;
-  };
-  return check_gradient_dtypes(
-      node, [&](size_t i) { return stated(symbol.nodes[node.inputs[i].node], node.inputs[i].output); },
-      stated_dtypes(node).size(), [&](size_t i) { return stated(node, i); });
-}
-
-// The shapes of a node's outputs, which the symbol may state beside their dtypes: "[[2,3],[None]]". Unknown ones are nullopt.
-std::vector<std::optional<std::vector<Size>>> stated_shapes(const SymbolNode& node, bool np_shape) {
-  std::vector<std::optional<std::vector<Size>>> shapes;
-  const std::string* text = node.attr("__ext_shape__");
-  for (size_t at = text ? text->find('[', 1) : std::string::npos; at != std::string::npos;
-       at = text->find('[', at + 1)) {
-    std::optional<std::vector<Size>>& shape = shapes.emplace_back();
-    const auto tuple = read_attr_tuple(text->substr(at, text->find(']', at) - at + 1));
-    const auto known = [&](const std::optional<int64_t>& n) { return n && *n >= (np_shape ? 0 : 1); };
-    if (!tuple || !std::ranges::all_of(*tuple, known) || (tuple->empty() && !np_shape)) continue;
-    shape.emplace();
-    for (const std::optional<int64_t>& n : *tuple) shape->emplace_back(Dim(*n));
+// Reads the dtypes and the shapes that the symbol states of its nodes' outputs: "[0,7]" and "[[2,3],[None]]".
+PartialTypes stated_types(const Symbol& symbol) {
+  PartialTypes types(symbol.nodes.size());
+  for (size_t n = 0; n < types.size(); ++n) {
+    for (const int64_t number : stated_dtypes(symbol.nodes[n]))
+      types[n].push_back({dtype_of_flag(number), {}});
+    const std::string* text = symbol.nodes[n].attr("__ext_shape__");
+    size_t at = text ? text->find('[', 1) : std::string::npos;
+    for (size_t i = 0; i < types[n].size() && at != std::string::npos; ++i, at = text->find('[', at + 1))
+      if (const auto tuple = read_attr_tuple(text->substr(at, text->find(']', at) - at + 1));
+          tuple && (symbol.is_np_shape || !tuple->empty()))
+        types[n][i].shape = stated_shape(*tuple, symbol.is_np_shape);
   }
-  return shapes;
+  return types;
 }
 
-// What the symbol states of an output.
-Partial stated(const SymbolNode& node, size_t output, bool np_shape) {
-  const auto dtypes = stated_dtypes(node);
-  const auto shapes = stated_shapes(node, np_shape);
-  Partial type;
-  if (output < dtypes.size()) type.dtype = dtype_of_flag(dtypes[output]);
-  if (output < shapes.size()) type.shape = shapes[output];
-  return type;
+// Returns the type that the symbol states of an output. Nothing is known of an output that it does not list.
+Partial type_of(const PartialTypes& stated, const Entry& e) {
+  return e.output < stated[e.node].size() ? stated[e.node][e.output] : Partial();
 }
 
-// Whether Tenon makes the dtypes that MXNet has inferred. MXNet's rules for integers and mixed dtypes differ from operator to operator.
-Status check_stated_types(const Symbol& symbol, const Answer& answer, size_t n) {
+Status check_stated_gradient(const Symbol& symbol, const PartialTypes& stated, size_t n) {
   const SymbolNode& node = symbol.nodes[n];
+  return check_gradient_dtypes(
+      node, [&](size_t i) { return type_of(stated, node.inputs[i]).dtype; }, stated[n].size(),
+      [&](size_t i) { return stated[n][i].dtype; });
+}
+
+// Refuses a node whose result has another dtype in Tenon than MXNet has inferred: MXNet's rules for integers and mixed dtypes differ from
+// operator to operator.
+Status check_stated_types(const Symbol& symbol, const PartialTypes& stated, const Answer& answer, size_t n) {
   Graph graph;
   Builder builder(graph);
   std::vector<ValueId> operands;
-  for (const Entry& e : node.inputs) {
-    const Partial type = stated(symbol.nodes[e.node], e.output, symbol.is_np_shape);
+  for (const Entry& e : symbol.nodes[n].inputs) {
+    const Partial type = type_of(stated, e);
     if (!type.known()) return {};
     TENON_ASSIGN(operands.emplace_back(), builder.try_input({}, type.type()));
   }
-  std::vector<Partial> outputs;
-  for (int i = 0; i < (answer.row->outputs ? answer.row->outputs(*answer.attrs) : 1); ++i)
-    outputs.push_back(stated(node, static_cast<size_t>(i), symbol.is_np_shape));
+  std::vector<Partial> outputs = stated[n];
+  outputs.resize(answer.row->outputs ? answer.row->outputs(*answer.attrs) : 1);
   if (answer.row->from_output && !outputs[0].known()) return {};
   TENON_ASSIGN(const Values made, emit_node(builder, symbol, answer, n, std::move(operands), outputs));
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -112,6 +103,7 @@ Status check_stated_types(const Symbol& symbol, const Answer& answer, size_t n) 
 
 std::vector<Answer> check(const Symbol& symbol, const Options& options) {
   std::vector<Answer> answers(symbol.nodes.size());
+  const PartialTypes stated = stated_types(symbol);
   for (size_t i = 0; i < symbol.nodes.size(); ++i) {
     const SymbolNode& node = symbol.nodes[i];
     if (node.is_variable()) continue;
@@ -121,8 +113,8 @@ std::vector<Answer> check(const Symbol& symbol, const Options& options) {
     if (status.ok()) status = check_dtypes(node);
     for (const Entry& e : node.inputs)
       if (status.ok()) status = check_dtypes(symbol.nodes[e.node]);
-    if (status.ok() && options.training) status = check_stated_gradient(symbol, node);
-    if (status.ok()) status = check_stated_types(symbol, answers[i], i);
+    if (status.ok() && options.training) status = check_stated_gradient(symbol, stated, i);
+    if (status.ok()) status = check_stated_types(symbol, stated, answers[i], i);
   }
   // A node whose hidden output is read computes for a gradient.
   auto read = [&](const Entry& e) {

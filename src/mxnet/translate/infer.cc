@@ -152,6 +152,13 @@ Status infer_types(const Symbol& symbol, const std::vector<Answer>& answers,
   return Inference(symbol, answers, dims, types).run();
 }
 
+std::vector<Size> stated_shape(const Tuple& tuple, bool np_shape) {
+  std::vector<Size> out;
+  for (const std::optional<int64_t>& n : tuple)
+    out.push_back(n && (np_shape ? *n >= 0 : *n > 0) ? Size(Dim(*n)) : Size());
+  return out;
+}
+
 Result<Values> emit_node(Builder& builder, const Symbol& symbol, const Answer& answer, size_t n,
                          std::vector<ValueId> operands, const std::vector<Partial>& outputs) {
   const SymbolNode& node = symbol.nodes[n];

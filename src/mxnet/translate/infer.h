@@ -15,6 +15,9 @@ using PartialTypes = std::vector<std::vector<Partial>>;
 Status infer_types(const Symbol& symbol, const std::vector<Answer>& answers,
                    const std::shared_ptr<DimTable>& dims, PartialTypes& types);
 
+// Reads the shape that an attribute states: in it, sizes of 0 (with NumPy's shapes, -1) are unknown.
+std::vector<Size> stated_shape(const Tuple& tuple, bool np_shape);
+
 // The body of node `n`, whose operands are values of the builder's graph; the values of its outputs. A failure names
 // the node.
 Result<Values> emit_node(Builder& builder, const Symbol& symbol, const Answer& answer, size_t n,

@@ -13,14 +13,6 @@
 namespace tenon::mxnet {
 namespace {
 
-// The shape that an attribute states: in it, sizes of 0 (with NumPy's shapes, -1) are unknown.
-std::vector<Size> stated_shape(const Tuple& tuple, bool np_shape) {
-  std::vector<Size> out;
-  for (const std::optional<int64_t>& n : tuple)
-    out.push_back(n && (np_shape ? *n >= 0 : *n > 0) ? Size(Dim(*n)) : Size());
-  return out;
-}
-
 // Names of values that are valid in Tenon's text and unique.
 class Names {
  public:

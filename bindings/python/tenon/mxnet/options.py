@@ -1,9 +1,7 @@
 """The options of the backend "tenon", which MXNet passes on unread: the plugin takes those that it knows. Tested by
 tests/mxnet/test_partition.py."""
 
-import difflib
-
-from ..names import nearest
+from ..names import nearest, similar
 
 OPTIONS = ("mode", "freeze", "op_names", "min_nodes", "dedup_subgraph")  # the plugin checks their values (options.cc)
 
@@ -16,8 +14,7 @@ def check(mxnet, given):
     operators = mxnet.operator.get_all_registered_operators()
     for name in names_of(given.get("op_names")):
         if name not in operators:
-            near = difflib.get_close_matches(name, operators, 1)
-            raise ValueError(f"tenon: op_names: MXNet has no operator {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise ValueError(f"tenon: op_names: MXNet has no operator {name!r}{similar(name, operators)}")
 
 
 def names_of(op_names):
