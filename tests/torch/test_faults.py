@@ -42,6 +42,8 @@ INDEXED = {
     "scatter": (lambda x, i: x.scatter(0, column(i), torch.ones(4, 3)) + 1, *COUNTS),
     "scatter of a number": (lambda x, i: x.scatter(0, column(i), 7.0) + 1, *COUNTS),
     "scatter_add": (lambda x, i: x.scatter_add(0, column(i), torch.ones(4, 3)) + 1, *COUNTS),
+    "nll_loss": (lambda x, i: F.nll_loss(x.t()[:1].expand(4, 5), i, x[:, 0]) + 1, *COUNTS),
+    "nll_loss of images": (lambda x, i: F.nll_loss(x.t()[:1, :, None].expand(2, 5, 2), i.reshape(2, 2), reduction="none") + 1, *COUNTS),
     "take_along_dim": (lambda x, i: torch.take_along_dim(x, i[:, None], 0) * 2, *WRAPS[:1], [(2,)]),
 }
 

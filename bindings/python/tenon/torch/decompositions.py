@@ -14,7 +14,7 @@ _native_batch_norm_legit_functional _unsafe_masked_index _unsafe_masked_index_pu
 addcdiv addcmul addr affine_grid_generator aminmax binary_cross_entropy binary_cross_entropy_with_logits celu
 col2im count_nonzero deg2rad diag_embed dist elu_backward frac glu hann_window heaviside huber_loss im2col isin
 lerp linspace log_sigmoid_forward logit logspace margin_ranking_loss mse_loss mvlgamma nan_to_num
-nll_loss2d_forward nll_loss_forward pixel_shuffle pixel_unshuffle rad2deg selu sinc smooth_l1_loss soft_margin_loss
+pixel_shuffle pixel_unshuffle rad2deg selu sinc smooth_l1_loss soft_margin_loss
 softshrink special_entr special_erfcx special_log_ndtr special_xlog1py std_mean threshold tril_indices triu_indices
 upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
 upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d xlogy
@@ -39,8 +39,6 @@ def _table(quantized):
     from torch._decomp import get_decompositions
 
     found = get_decompositions([getattr(torch.ops.aten, name) for name in NAMES if hasattr(torch.ops.aten, name)])
-    for op in (torch.ops.aten.nll_loss_forward.default, torch.ops.aten.nll_loss2d_forward.default):
-        found[op] = _of_classes(found[op])
     for op in (torch.ops.aten.linspace.default, torch.ops.aten.linspace.Tensor_Tensor, torch.ops.aten.linspace.Tensor_Scalar,
                torch.ops.aten.linspace.Scalar_Tensor):
         found[op] = _as_the_kernel(found[op])
@@ -165,15 +163,3 @@ def _of_lists(torch):
         op = getattr(getattr(torch.ops.aten, name), overload or "default")
         if not op._schema.is_mutable and op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd):
             yield op
-
-
-def _of_classes(decomposition):
-    """The decomposition for the dtypes of class numbers that PyTorch's kernel accepts. With another dtype the op stays whole, and
-    PyTorch raises its error."""
-    import torch
-
-    @functools.wraps(decomposition)
-    def run(x, target, *others):
-        return decomposition(x, target, *others) if target.dtype in (torch.int64, torch.uint8) else NotImplemented
-
-    return run

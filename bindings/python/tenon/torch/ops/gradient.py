@@ -1,4 +1,4 @@
-"""Rows of the backward pass of convolutions, pooling, attention, losses, embeddings and views. How rows are written: row.py.
+"""Rows of the backward pass of convolutions, pooling, attention, embeddings and views. How rows are written: row.py.
 
 Where the forward operator has a row, the library differentiates what that row writes (lowering/differentiate.py).
 Tested by tests/torch/test_lower.py and test_training.py.
@@ -101,25 +101,7 @@ def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale, kept=None, dro
     return tuple(e.cast(g, dtype) for g in gradients)
 
 
-# --- losses and embeddings --------------------------------------------------------------------------------------------
-@row("nll_loss_backward", "nll_loss2d_backward")
-def _(e, grad, x, target, weight, reduction, ignore_index, total_weight):
-    """-grad * weight of the class where the class is the target. One pass over the result, without a scatter."""
-    axis = 0 if x.rank == 1 else 1
-    across = (*target.shape[:axis], 1, *target.shape[axis:]) if x.rank > 1 else (1,)
-    target = e.reshape(e.cast(target, "i64"), across)
-    classes = e.iota([n if i == axis else 1 for i, n in enumerate(x.shape)], axis=axis)
-    scale = e.map("neg", e.wide(grad))
-    if reduction == 1:
-        scale = e.map("div", scale, e.wide(total_weight))
-    elif scale.rank and reduction == 0:
-        scale = e.reshape(scale, across)
-    if weight is not None:
-        scale = e.map("mul", scale, e.reshape(e.wide(weight), [x.shape[axis] if i == axis else 1 for i in range(x.rank)]))
-    here = e.map("logical_and", e.map("eq", classes, target), e.map("ne", target, e.full(ignore_index, "i64")))
-    return e.expand(e.map("where", here, scale, e.scalar_like(scale, 0.0)), x.shape)
-
-
+# --- embeddings -------------------------------------------------------------------------------------------------------
 @row("embedding_dense_backward")
 def _(e, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
     rows = sizes.product(indices.shape)

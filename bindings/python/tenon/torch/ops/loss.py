@@ -61,3 +61,50 @@ def _(e, x, weight, target, bias, class_weights, reduction, ignore_index, label_
         none = e.map("eq", count, e.scalar_like(count, 0.0))
         total = e.map("div", total, e.map("where", none, e.scalar_like(count, math.nan), count))
     return total, None, None, None
+
+
+# --- negative log-likelihood ------------------------------------------------------------------------------------------
+def _classes(e, x, target, ignored):
+    """(the axis of the classes in x; the shape of target with that axis; the numbers of the classes in that shape; where they are not
+    `ignored`)."""
+    if target.dtype != "i64":
+        raise Unsupported("class numbers that are not i64")  # PyTorch raises its error
+    axis = min(x.rank - 1, 1)
+    across = (*target.shape[:axis], 1, *target.shape[axis:]) if x.rank > 1 else (1,)
+    classes = e.reshape(target, across)
+    return axis, across, classes, e.map("ne", classes, e.full(ignored, "i64"))
+
+
+@row("nll_loss_forward", "nll_loss2d_forward")
+def _(e, x, target, weight, reduction, ignore_index):
+    """(-x * weight of the class, reduced; the sum of these weights)."""
+    axis, across, classes, counts = _classes(e, x, target, ignore_index)
+    classes = e.map("where", counts, classes, e.full(0, "i64"))
+    loss = e.map("neg", e.wide(e.op("take_along", [x, classes], x.dtype, across, axis=axis, wrap=False)))
+    zero = e.scalar_like(loss, 0.0)
+    weights = e.cast(counts, loss.dtype)
+    if weight is not None:
+        weights = e.map("where", counts, e.wide(e.gather(weight, classes, 0, wrap=False)), zero)
+        loss = e.map("mul", loss, weights)
+    loss = e.map("where", counts, loss, zero)
+    if reduction == 0 and x.rank > 1:
+        return e.reshape(loss, target.shape), e.full(0.0, x.dtype)
+    every = list(range(loss.rank))
+    loss, weights = e.reduce("sum", loss, every), e.reduce("sum", weights, every)
+    return e.map("div", loss, weights) if reduction == 1 else loss, weights
+
+
+@row("nll_loss_backward", "nll_loss2d_backward")
+def _(e, grad, x, target, weight, reduction, ignore_index, total_weight):
+    """-grad * weight of the class where the class is the target. One pass over the result, without a scatter."""
+    axis, across, target, counts = _classes(e, x, target, ignore_index)
+    classes = e.iota([n if i == axis else 1 for i, n in enumerate(x.shape)], axis=axis)
+    scale = e.map("neg", e.wide(grad))
+    if reduction == 1:
+        scale = e.map("div", scale, e.wide(total_weight))
+    elif scale.rank and reduction == 0:
+        scale = e.reshape(scale, across)
+    if weight is not None:
+        scale = e.map("mul", scale, e.reshape(e.wide(weight), [x.shape[axis] if i == axis else 1 for i in range(x.rank)]))
+    here = e.map("logical_and", e.map("eq", classes, target), counts)
+    return e.expand(e.map("where", here, scale, e.scalar_like(scale, 0.0)), x.shape)
