@@ -97,6 +97,24 @@ def test_training(again, rng):
     assert tenon.stats()["fallbacks"] == 0
 
 
+def test_outputs_that_are_views_of_a_product(again):
+    """PyTorch's pickle of the view between a product of matrices and its result of three axes has wrong sizes."""
+    def heads(x, w):
+        y = x @ w
+        return y.view(2, 3, 4, 4).transpose(1, 2), y[:, 1:], y
+
+    def run():
+        x, w = torch.linspace(-1, 1, 30).reshape(2, 3, 5).requires_grad_(), torch.linspace(-1, 1, 80).reshape(5, 16).requires_grad_()
+        results = compiled(heads)(x, w)
+        assert len({r.untyped_storage().data_ptr() for r in results}) == 1
+        torch.testing.assert_close(results, heads(x, w))
+        sum((r * k).sin().sum() for k, r in enumerate(results, 1)).backward()
+        return *results, x.grad, w.grad
+
+    first, second = again(run)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
 def test_backward_passes_of_a_found_function(again):
     """Saved values may be donated to the backward graph: they stay as they are if a second pass reads them."""
     def run():

@@ -162,6 +162,7 @@ class _Compilation:
             donated = () if metadata.tokens else metadata.bw_donated_idxs or ()
             metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:
+            serialization.leave_views_out_of_pickles(metadata)
             self.written.update(_written(metadata, len(self.own) + len(self.example_inputs)))
             if kind == "forward" and self.written:
                 tokens = len(metadata.tokens)  # stand before the inputs and before the results

@@ -9,6 +9,7 @@ Tested by tests/torch/test_serialization.py and test_function_cache.py.
 
 import base64
 import builtins
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -20,6 +21,7 @@ import weakref
 import torch
 from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable, SerializableCallable
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._functorch._aot_autograd.functional_utils import ViewMetaSequence
 from torch._inductor.output_code import OutputCode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._sympy.symbol import SymT, symbol_is_type
@@ -166,6 +168,25 @@ class Kept(_Output):
     def __reduce__(self):
         text, self.text = self.text, None
         return _unpickle, (text,)
+
+
+class _UnsavedViews(ViewMetaSequence):
+    """A record of the views that make an output from its base. Its pickle is None; AOTAutograd then makes the output by its strides."""
+
+    def __init__(self, record):
+        self.sequence, self.metadata = record.sequence, record.metadata
+
+    def __reduce__(self):
+        return type(None), ()
+
+
+def leave_views_out_of_pickles(metadata):
+    """Replaces the records of views that PyTorch pickles wrongly: for _unsafe_view and resize_ it reads the sizes from freed memory.
+    metadata: AOTAutograd's of a graph."""
+    for i, output in enumerate(metadata.output_info):
+        record = output.view_meta_sequence
+        if record is not None and any(type(v).__name__ in ("_unsafe_view_ViewMeta", "resize__ViewMeta") for v in record.sequence):
+            metadata.output_info[i] = dataclasses.replace(output, view_meta_sequence=_UnsavedViews(record))
 
 
 def _is_for_certain_floats():
