@@ -213,6 +213,23 @@ Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
   return all;
 }
 
+std::vector<RowLength> unknown_rows(std::span<const LoweredKernel> kernels) {
+  std::vector<RowLength> rows;
+  for (const LoweredKernel& k : kernels) {
+    const auto is_fold = [](const Stmt& s) { return s.kind == Stmt::Kind::reduce; };
+    const auto kind = find_stmt(k.kernel.body, is_fold) ? Stmt::Kind::reduce : Stmt::Kind::loop;
+    std::map<Ref, Extent> extents;  // by the variable of an axis
+    each_stmt(k.kernel.body, [&](const Stmt& s) {
+      for (const Axis& a : s.axes) extents[a.var] = a.of == kNoRef ? a.extent : extents[a.of];
+      if (!s.simd || s.kind != kind) return;
+      const Extent& e = extents[s.axes.back().var];
+      if (e.size >= 0 && !k.sizes[e.size].is_const())
+        rows.push_back({e.factor, k.sizes[e.size], k.narrow_below});
+    });
+  }
+  return rows;
+}
+
 std::string print(std::span<const LoweredKernel> kernels) {
   std::string text;
   for (const LoweredKernel& k : kernels) text += print(k.kernel);

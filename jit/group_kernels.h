@@ -58,6 +58,15 @@ struct Arguments {
 Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
                     FunctionRef<int64_t(Dim)> eval);
 
+// The lengths of rows along which lanes run, where they are unknown: of the folded axes in a reduction, of the inner loops in a map. A loop
+// through a tile counts as one through all tiles.
+struct RowLength {
+  int64_t factor;
+  Dim size;             // the length is factor * size
+  int64_t short_below;  // shorter rows leave lanes idle
+};
+std::vector<RowLength> unknown_rows(std::span<const LoweredKernel> kernels);
+
 // The texts of the kernels, one after the other.
 std::string print(std::span<const LoweredKernel> kernels);
 

@@ -68,7 +68,8 @@ Result<Kernels> in_parts_for_gpu(const Kernels& kernels, DimTable& dims, bool tr
   return result;
 }
 
-Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
+Result<Kernels> in_parts_for_cpu(const LowerInput& in, Kernels kernels, bool trial) {
+  DimTable& dims = *in.graph.dims;
   Kernels walks, result;
   for (LoweredKernel& k : kernels) k = direct_stores(std::move(k));
   kernels = after("direct_stores", std::move(kernels), trial);
@@ -78,6 +79,7 @@ Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
       return unsupported("columns whose rows are several loops are walked along once");
     std::ranges::move(after("split_walks", split_walks(k, dims), trial), std::back_inserter(walks));
   }
+  if (in.short_rows) return walks;
   for (LoweredKernel& k : walks)
     std::ranges::move(after("split_reduction", split_reduction(k, dims, Target::cpu), trial),
                       std::back_inserter(result));
@@ -88,9 +90,8 @@ Result<Kernels> in_parts_for_cpu(Kernels kernels, DimTable& dims, bool trial) {
 // Cuts kernels so that all threads have work.
 Result<Kernels> in_parts(const LowerInput& in, Kernels kernels, bool trial) {
   if (!in.sums.empty()) return add_up_beside(in, std::move(kernels), trial);
-  DimTable& dims = *in.graph.dims;
-  return in.target == Target::gpu ? in_parts_for_gpu(kernels, dims, trial)
-                                  : in_parts_for_cpu(std::move(kernels), dims, trial);
+  return in.target == Target::gpu ? in_parts_for_gpu(kernels, *in.graph.dims, trial)
+                                  : in_parts_for_cpu(in, std::move(kernels), trial);
 }
 
 Kernels in_tiles_for_cpu(Kernels kernels, bool trial) {

@@ -456,7 +456,7 @@ def test_eight_processes_on_one_cold_cache(cached):
 
 def test_doctor_tells_of_the_cache(cached):
     assert "cache        off: TENON_CACHE=off" in tenon("doctor", TENON_CACHE="off").stdout
-    assert " 0 refused, 3 stored" in cached("doctor").stdout
+    assert " 0 refused, 4 stored" in cached("doctor").stdout
     assert " 0 not found, 0 refused, 0 stored" in cached("doctor").stdout
 
 

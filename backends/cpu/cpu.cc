@@ -1,4 +1,5 @@
-// See cpu.h. A group is lowered to kernels, and all kernels of a program are compiled in one batch. A step calls each of its
+// See cpu.h. A group is lowered to kernels, and all kernels of a program are compiled in one batch. Where lanes run along rows of unknown
+// length, a second version of the kernels serves plans whose rows are too short to fill the lanes. A step calls each of its
 // kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads. Kernels
 // that do not wait for each other, also those of several steps in a row, run in one parallel region (regions.h).
 #include "backends/cpu/cpu.h"
@@ -106,7 +107,7 @@ std::unique_ptr<Step> join(std::span<const Executable::JoinedPart> parts, std::s
   return std::make_unique<KernelStep>(std::move(regions));
 }
 
-// The kernels of a group. Groups of equal outlines share them.
+// Kernels that compute a group one after the other.
 struct Loops {
   std::vector<jit::LoweredKernel> kernels;
   std::vector<std::shared_ptr<const jit::Code>> code;
@@ -114,22 +115,37 @@ struct Loops {
       positions;  // per kernel and buffer: the position in the step's buffer list; -1: a temporary
 };
 
+// The kernels of a group. Groups of equal outlines share them. `any` runs at all sizes. `short_rows` has lanes across rows and serves
+// plans in which all `rows` of `any` are short. It may have no kernels.
+struct Versions {
+  Loops any, short_rows;
+  std::vector<jit::RowLength> rows;
+
+  bool has_short_rows(const Sizes& sizes) const {
+    return !short_rows.kernels.empty() && std::ranges::all_of(rows, [&](const jit::RowLength& r) {
+      return r.factor * sizes.eval(r.size) < r.short_below;
+    });
+  }
+};
+
 class KernelGroup final : public Executable {
  public:
-  std::shared_ptr<const Loops> loops;
-  std::vector<Sentences> faults;  // per kernel
+  std::shared_ptr<Versions> versions;
+  std::vector<Sentences> faults, faults_of_short_rows;  // per kernel
   jit::Isa isa;
 
   Result<std::unique_ptr<Step>> prepare(const Sizes& sizes) override {
+    const bool short_rows = versions->has_short_rows(sizes);
+    const Loops& loops = short_rows ? versions->short_rows : versions->any;
     std::vector<Launch> launches;
-    launches.reserve(loops->kernels.size());
-    for (size_t k = 0; k < loops->kernels.size(); ++k) {
-      const jit::LoweredKernel& lowered = loops->kernels[k];
+    launches.reserve(loops.kernels.size());
+    for (size_t k = 0; k < loops.kernels.size(); ++k) {
+      const jit::LoweredKernel& lowered = loops.kernels[k];
       Launch l;
-      l.function = loops->code[k]->function;
-      l.faults = faults[k];
+      l.function = loops.code[k]->function;
+      l.faults = (short_rows ? faults_of_short_rows : faults)[k];
       l.sizes = sizes.eval(lowered.sizes);
-      l.arguments = jit::arguments(lowered, loops->positions[k], [&](Dim d) { return sizes.eval(d); });
+      l.arguments = jit::arguments(lowered, loops.positions[k], [&](Dim d) { return sizes.eval(d); });
       const int width = jit::lanes(isa);
       l.iterations = jit::par_iterations(lowered.kernel, l.sizes.data(), width);
       l.scratch = align_up(jit::scratch_bytes(lowered.kernel, l.sizes.data()));
@@ -146,10 +162,11 @@ class KernelGroup final : public Executable {
     return std::unique_ptr<Step>(std::make_unique<KernelStep>(std::move(launches)));
   }
   Joiner joiner() const override { return join; }
-  std::string describe() const override { return jit::print(loops->kernels); }
-  int kernel_count() const override { return static_cast<int>(loops->kernels.size()); }
+  std::string describe() const override { return jit::print(versions->any.kernels); }
+  int kernel_count() const override { return static_cast<int>(versions->any.kernels.size()); }
   bool may_fail() const override {
-    return std::ranges::any_of(loops->kernels, [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
+    return std::ranges::any_of(versions->any.kernels,
+                               [](const jit::LoweredKernel& k) { return !k.faults.empty(); });
   }
 };
 
@@ -175,7 +192,7 @@ class CpuBackend final : public Backend {
     const auto strides = [&](ValueId v) { return context.strides_of(v); };
     const Outlines outlines(g, uses, strides);
     struct First {  // the first group of an outline
-      std::shared_ptr<Loops> loops;
+      std::shared_ptr<Versions> versions;
       const KernelGroup* group = nullptr;
       std::vector<ValueId> values;  // as from Outlines::of()
     };
@@ -190,9 +207,11 @@ class CpuBackend final : public Backend {
       if (!first.group) {
         group->inputs = inputs_of(g, members);
         group->outputs = outputs_of(g, uses, members);
-        TENON_ASSIGN(first.loops, lowered({g, members, group->outputs, strides}, *group));
-        group->inplace = jit::inplace(first.loops->kernels, group->inputs, group->outputs);
-        distinct.push_back(first.loops.get());
+        TENON_ASSIGN(first.versions,
+                     versions_of({g, members, group->outputs, strides}, *group, context.for_short_rows));
+        group->inplace = in_place(*first.versions, *group);
+        distinct.push_back(&first.versions->any);
+        distinct.push_back(&first.versions->short_rows);
         first.group = group.get();
         first.values = values;
       }
@@ -205,12 +224,18 @@ class CpuBackend final : public Backend {
         for (ValueId v : first.group->outputs) group->outputs.push_back(mine(v));
         group->inplace = first.group->inplace;
       }
-      for (const jit::LoweredKernel& k : first.loops->kernels) {
-        std::vector<ValueId> faults;
-        for (ValueId v : k.faults) faults.push_back(mine(v));
-        group->faults.push_back(sentences_of(g, uses, faults));
-      }
-      group->loops = first.loops;
+      const auto faults_of = [&](const Loops& loops) {
+        std::vector<Sentences> list;
+        for (const jit::LoweredKernel& k : loops.kernels) {
+          std::vector<ValueId> faults;
+          for (ValueId v : k.faults) faults.push_back(mine(v));
+          list.push_back(sentences_of(g, uses, faults));
+        }
+        return list;
+      };
+      group->faults = faults_of(first.versions->any);
+      group->faults_of_short_rows = faults_of(first.versions->short_rows);
+      group->versions = first.versions;
       built.push_back(std::move(group));
     }
     std::vector<const jit::Kernel*> kernels;
@@ -234,18 +259,38 @@ class CpuBackend final : public Backend {
   std::string describe() const override { return "LLVM, " + std::string(jit::isa_name(jit::host_isa())); }
 
  private:
-  // The kernels of a group, without code.
-  static Result<std::shared_ptr<Loops>> lowered(const jit::LowerInput& in, const KernelGroup& group) {
-    auto loops = std::make_shared<Loops>();
+  static Result<std::shared_ptr<Versions>> versions_of(jit::LowerInput in, const KernelGroup& group,
+                                                       bool for_short_rows) {
+    auto versions = std::make_shared<Versions>();
+    TENON_ASSIGN(versions->any, lowered(in, group));
+    versions->rows = jit::unknown_rows(versions->any.kernels);
+    if (versions->rows.empty() || !for_short_rows) return versions;
+    in.short_rows = true;
+    if (auto loops = lowered(in, group); loops.ok() && jit::unknown_rows(loops->kernels).empty())
+      versions->short_rows = std::move(*loops);
+    return versions;
+  }
+
+  // The pairs of an output and an input that may share memory in each version.
+  static std::vector<std::pair<int, int>> in_place(const Versions& versions, const KernelGroup& group) {
+    auto pairs = jit::inplace(versions.any.kernels, group.inputs, group.outputs);
+    if (versions.short_rows.kernels.empty()) return pairs;
+    const auto others = jit::inplace(versions.short_rows.kernels, group.inputs, group.outputs);
+    std::erase_if(pairs, [&](const auto& pair) { return !std::ranges::count(others, pair); });
+    return pairs;
+  }
+
+  static Result<Loops> lowered(const jit::LowerInput& in, const KernelGroup& group) {
+    Loops loops;
     auto kernels = jit::make_kernels(in);
     if (!kernels.ok()) return kernels.status().at("group of " + in.graph.value_name(in.members.back()));
-    loops->kernels = std::move(*kernels);
-    for (const auto& k : loops->kernels) {
+    loops.kernels = std::move(*kernels);
+    for (const auto& k : loops.kernels) {
       if (k.buffers.size() > kMaxBuffers) return unsupported("a kernel of more than 128 buffers");
       const Status valid = jit::verify(k.kernel);
       TENON_CHECK(valid.ok(), valid.message() + "\n" + jit::print(k.kernel));
     }
-    loops->positions = jit::positions(loops->kernels, group.inputs, group.outputs);
+    loops.positions = jit::positions(loops.kernels, group.inputs, group.outputs);
     return loops;
   }
 };

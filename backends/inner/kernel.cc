@@ -34,7 +34,8 @@ Result<std::unique_ptr<Kernel>> Kernel::make(std::string_view text, const Alloca
     const Kind kind = op(g.node(v).op).kind;
     if (kind == Kind::map || kind == Kind::reduce) members.push_back(v);
   }
-  const BuildContext context{g, made->layouts_, stored, allocator};
+  BuildContext context{g, made->layouts_, stored, allocator};
+  context.for_short_rows = false;
   TENON_ASSIGN(auto built, find_backend("cpu")->build(context, std::span(&members, 1)));
   made->kernel_ = std::move(built[0]);
   // run() gets the buffers in the order of the graph.

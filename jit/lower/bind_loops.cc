@@ -50,6 +50,7 @@ class LoopBinder {
     out.name_sizes();
     out.buffers.assign(draft_.arguments.begin(), draft_.arguments.end());
     out.faults = draft_.faults;
+    out.narrow_below = schedule_.narrow_below;
     return out;
   }
 

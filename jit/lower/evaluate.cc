@@ -370,7 +370,8 @@ class Lowering final : public DraftBuilder {
   Schedule plan() {
     std::vector<bool> fixed(axes_.size(), false);
     for (uint32_t a : fixed_) fixed[a] = true;
-    return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_);
+    const int folds = in_.target == Target::cpu ? static_cast<int>(reduces_.size()) : 0;
+    return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_, folds, in_.short_rows);
   }
 
   const std::vector<DomainDim>& domain_;

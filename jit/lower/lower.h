@@ -25,6 +25,8 @@ struct LowerInput {
   // Strides of a materialised value, in elements. Nothing: the value is a view that loops read through.
   std::function<std::optional<Dims>(ValueId)> strides;
   Target target = Target::cpu;
+  // Whether the inner loops of unknown length are taken to be narrow (schedule.h). The kernels are right for any length.
+  bool short_rows = false;
   // Set by make_kernels(): a reduction that is added up beside the loops over rows (blocked_column_sums.h),
   // and the output that holds it: the sum itself or its cast.
   struct Sum {
@@ -68,6 +70,7 @@ struct LoweredKernel {
   std::vector<Sum> sums = {};
   // Inputs that are read only at the address where the (single) output is written, before the write.
   std::vector<ValueId> inplace = {};
+  int64_t narrow_below = 0;   // of its schedule
   bool writes_again = false;  // whether it writes elements that an earlier kernel of the group wrote
   bool uses(ValueId v) const { return std::ranges::count(buffers, BufferId(v)) > 0; }
   const Temp& temp(TempId t) const { return temps[static_cast<size_t>(t)]; }

@@ -80,10 +80,16 @@ Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   return extent;
 }
 
+// A sum of lanes takes as long as about 24 gathered elements of a row (AMD EPYC, Zen 4).
+int64_t narrow_below(int folds, int streams) {
+  constexpr int64_t kGathersOfFold = 24, kMost = 32;
+  return std::clamp(kGathersOfFold * folds / std::max(streams, 1), kNarrow, kMost);
+}
+
 bool is_narrow(Dim extent) { return extent.is_const() && extent.value() < kNarrow; }
 
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
-                  const std::vector<bool>& fixed, bool carried) {
+                  const std::vector<bool>& fixed, bool carried, int folds, bool unknown_is_narrow) {
   Schedule s;
   s.classes = merged_axes(axes, [&](uint32_t outer, uint32_t inner) {
     return !fixed[outer] && !fixed[inner] && !(carried && axes[inner].inner) &&
@@ -95,7 +101,21 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   // Only accesses within the inner loops count, not those before or after them, unless the inner loops are short.
   std::vector<uint32_t> all_inner;
   for (int c : s.inner) all_inner.insert(all_inner.end(), s.classes[c].begin(), s.classes[c].end());
-  const bool short_inner = is_narrow(merged_extent(dims, axes, all_inner));
+  const auto streams = std::ranges::count_if(accesses, [&](const Access& a) {
+    const auto has = [&](bool inner) {
+      return std::ranges::any_of(a.address.terms,
+                                 [&](const IndexTerm& t) { return !t.dynamic && axes[t.id].inner == inner; });
+    };
+    return has(true) && has(false);
+  });
+  s.narrow_below = narrow_below(folds, static_cast<int>(streams));
+  const auto is_narrow_loop = [&](const std::vector<uint32_t>& merged) {
+    const Dim extent = merged_extent(dims, axes, merged);
+    const bool inner = !merged.empty() && axes[merged.front()].inner;
+    if (!extent.is_const()) return inner && unknown_is_narrow;
+    return extent.value() < (inner ? s.narrow_below : kNarrow);
+  };
+  const bool short_inner = is_narrow_loop(all_inner);
   std::vector<Access> repeated;
   for (const Access& a : accesses) {
     bool inside = short_inner;
@@ -106,8 +126,7 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
     int best = -1;
     std::pair<bool, int> best_score;
     for (int c : candidates) {  // later (faster varying) classes win ties
-      const std::pair score(!is_narrow(merged_extent(dims, axes, s.classes[c])),
-                            vector_score(s.classes[c], repeated));
+      const std::pair score(!is_narrow_loop(s.classes[c]), vector_score(s.classes[c], repeated));
       if (best < 0 || score >= best_score) best = c, best_score = score;
     }
     return std::pair(best, best_score);
@@ -124,7 +143,7 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
                          return coefficient(a.address, s.classes[best_par].back()) == Dim(1) &&
                                 coefficient(a.address, s.classes[best_inner].back()) == Dim(1);
                        });
-  const bool filled = best_par >= 0 && !is_narrow(merged_extent(dims, axes, s.classes[best_par]));
+  const bool filled = best_par >= 0 && !is_narrow_loop(s.classes[best_par]);
   if (best_par >= 0 &&
       (!inner_possible || par_score > inner_score || (windows && (filled || par_score == inner_score)))) {
     s.simd_par = true;

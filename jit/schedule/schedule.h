@@ -19,21 +19,27 @@ struct Access {
 struct Schedule {
   // Axes that each loop merges, outermost first.
   std::vector<std::vector<uint32_t>> classes;
-  std::vector<int> par;     // classes of the par nest, outermost first
-  std::vector<int> inner;   // classes of every inner loop, outermost first
-  bool simd_par = false;    // the last par class runs across lanes (column kernels and flat kernels)
-  bool simd_inner = false;  // the last inner class runs across lanes (row kernels, nested maps)
+  std::vector<int> par;      // classes of the par nest, outermost first
+  std::vector<int> inner;    // classes of every inner loop, outermost first
+  bool simd_par = false;     // the last par class runs across lanes (column kernels and flat kernels)
+  bool simd_inner = false;   // the last inner class runs across lanes (row kernels, nested maps)
+  int64_t narrow_below = 0;  // inner loops of fewer iterations are narrow
 };
 
 // Loops of fewer iterations leave lanes idle: lanes run along one only if there is no other loop.
 inline constexpr int64_t kNarrow = 8;
+// The same of inner loops on a CPU. With lanes along rows, the lanes of each of the `folds` are added up at the end of a row; with lanes
+// across rows, each of the `streams` that have elements of their own for each row is gathered or scattered.
+int64_t narrow_below(int folds, int streams);
 bool is_narrow(Dim extent);
 Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged);
 
 // fixed[a]: axis a keeps its own loop, because its variable is used as a value. carried: the inner axes are
-// sequential (scan): they never run across lanes and never merge.
+// sequential (scan): they never run across lanes and never merge. folds: how many reductions
+// on a CPU the inner loops compute. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow.
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
-                  const std::vector<bool>& fixed, bool carried);
+                  const std::vector<bool>& fixed, bool carried, int folds = 0,
+                  bool unknown_is_narrow = false);
 
 // Whether a value that several loops over a row compute is stored in a local with the length of a row,
 // instead of computed again.

@@ -173,6 +173,7 @@ struct BuildContext {
   // them, into memory of this allocator.
   const Allocator& allocator;
   DeviceId device = {};
+  bool for_short_rows = true;  // whether loops along rows of unknown length may have a version for short rows
   // The strides of a stored value; nullopt for a value to read through.
   std::optional<Dims> strides_of(ValueId v) const {
     return materialised[v] ? std::optional(layouts[v].strides) : std::nullopt;

@@ -52,7 +52,7 @@ def test_quantization_to_8_bits_is_fused():
         for n in (7, 1, 64):
             (narrow, scale), (want, wanted) = fast(x[:n].contiguous()), quantize(x[:n])
             assert torch.equal(scale, wanted) and torch.equal(narrow.view(torch.uint8), want.view(torch.uint8))
-    assert tenon.stats()["kernels_compiled"] == 1
+    assert tenon.stats()["kernels_compiled"] == 2  # for rows of any length and for short rows
 
 
 def test_tensors_of_8_bits_move_and_what_computes_with_them_stays():

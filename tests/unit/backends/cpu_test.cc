@@ -86,5 +86,53 @@ TEST(Cpu, FaultsOfGroupsThatShareKernels) {
   EXPECT_TRUE(run(*program, second, outputs).message().starts_with("%r = floor_div"));
 }
 
+// Two groups share kernels in each of their versions.
+constexpr const char* kRows =
+    "graph @f(%x: i64[N,M], %y: i64[N,M]) {\n  %q = floor_div(%x, %y)\n  %s = sum(%q){axes=[1]}\n"
+    "  %o = sort_order(%s){axis=0, end=1}\n  %z = mul(%y, %x)\n  %r = floor_div(%z, %x)\n"
+    "  %t = sum(%r){axes=[1]}\n  return %s, %o, %t\n}";
+
+TEST(Cpu, ShortRowsHaveKernelsOfTheirOwn) {
+  const auto program = program_of(kRows);
+  const int64_t at_first = program->stats().kernels_compiled;
+  for (const int64_t length : {100, 24, 11, 3, 1, 0, 33}) {
+    SCOPED_TRACE(length);
+    std::vector<HostTensor> inputs = {numbers(DType::i64, {37, length}, 5),
+                                      numbers(DType::i64, {37, length}, 1)};
+    const auto expected = evaluate(*parse_graph(kRows), inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status().message();
+    std::vector<HostTensor> outputs = blank_like(*expected);
+    ASSERT_EQ(run(*program, inputs, outputs).message(), "");
+    for (size_t o = 0; o < outputs.size(); ++o) EXPECT_EQ(outputs[o].bytes, (*expected)[o].bytes);
+    EXPECT_EQ(program->stats().kernels_compiled, at_first) << program->explain(false);
+  }
+  // The kernels of each group of rows, and those for short ones.
+  EXPECT_EQ(at_first, 4);
+}
+
+// Lanes run across columns however many there are, so folds of columns have one version, which cuts long columns in parts.
+TEST(Cpu, FoldsOfColumnsHaveOneVersion) {
+  const auto program = program_of("graph @f(%x: f32[N,M]) {\n  %s = sum(%x){axes=[0]}\n  return %s\n}");
+  EXPECT_EQ(program->stats().kernels_compiled, 2);  // parts, and their sums
+  for (const int64_t columns : {100, 3}) {
+    std::vector<HostTensor> inputs = {numbers(DType::f32, {5000, columns}, 1)},
+                            outputs = {HostTensor(DType::f32, {columns})};
+    EXPECT_EQ(run(*program, inputs, outputs).message(), "");
+  }
+}
+
+TEST(Cpu, FaultsInShortRows) {
+  const auto program = program_of(kRows);
+  for (const int64_t length : {100, 3}) {
+    const HostTensor whole = numbers(DType::i64, {37, length}, 1),
+                     zeros = numbers(DType::i64, {37, length}, 0);
+    std::vector<HostTensor> outputs = {HostTensor(DType::i64, {37}), HostTensor(DType::i64, {1}),
+                                       HostTensor(DType::i64, {37})};
+    std::vector<HostTensor> first = {whole, zeros}, second = {zeros, whole};
+    EXPECT_TRUE(run(*program, first, outputs).message().starts_with("%q = floor_div"));
+    EXPECT_TRUE(run(*program, second, outputs).message().starts_with("%r = floor_div"));
+  }
+}
+
 }  // namespace
 }  // namespace tenon

@@ -92,10 +92,11 @@ Index address(std::vector<std::pair<uint32_t, Dim>> terms) {
 }
 
 // y[i, j] = x[i, j] * w[j]
-Schedule rows_of(DimTable& dims, Dim columns, bool inner) {
+Schedule rows_of(DimTable& dims, Dim columns, bool inner, int folds = 0, bool unknown_is_narrow = false) {
   const std::vector<LoopAxis> axes = {{dims.symbol("N"), Dim(0), false, 0}, {columns, Dim(0), inner, 1}};
   const Index whole = address({{0, columns}, {1, Dim(1)}});
-  return schedule(dims, axes, {{whole}, {address({{1, Dim(1)}})}, {whole, true}}, {false, false}, false);
+  return schedule(dims, axes, {{whole}, {address({{1, Dim(1)}})}, {whole, true}}, {false, false}, false,
+                  folds, unknown_is_narrow);
 }
 
 TEST(Schedule, LanesRunOverRowsWhereRowsAreNarrow) {
@@ -105,6 +106,24 @@ TEST(Schedule, LanesRunOverRowsWhereRowsAreNarrow) {
   EXPECT_EQ(rows_of(dims, Dim(3), false).par, (std::vector{1, 0}));  // the vector axis is last
   EXPECT_TRUE(rows_of(dims, Dim(64), true).simd_inner);
   EXPECT_TRUE(rows_of(dims, Dim(3), true).simd_par);
+}
+
+TEST(Schedule, NarrowLoopsOfReductions) {
+  EXPECT_EQ(narrow_below(0, 1), kNarrow);
+  EXPECT_GT(narrow_below(1, 1), narrow_below(1, 2));  // as many sums of lanes, more gathers
+  EXPECT_GT(narrow_below(2, 2), narrow_below(1, 2));
+  EXPECT_EQ(narrow_below(1, 9), kNarrow);
+  DimTable dims;
+  EXPECT_TRUE(rows_of(dims, Dim(11), true).simd_inner);
+  EXPECT_TRUE(rows_of(dims, Dim(11), true, 1).simd_par);  // x and y, but not w, have elements for each row
+  EXPECT_TRUE(rows_of(dims, Dim(12), true, 1).simd_inner);
+}
+
+TEST(Schedule, RowsOfUnknownLengthMayBeTakenToBeShort) {
+  DimTable dims;
+  EXPECT_TRUE(rows_of(dims, dims.symbol("M"), true).simd_inner);
+  EXPECT_TRUE(rows_of(dims, dims.symbol("M"), true, 0, true).simd_par);
+  EXPECT_TRUE(rows_of(dims, Dim(64), true, 1, true).simd_inner);
 }
 
 // Windows at stride 1 step by one element along both axes. Lanes of one window would have to be added up at its end.
