@@ -23,6 +23,9 @@ class Lowering final : public DraftBuilder {
         reduces_.push_back(v);
       else if (kind(v) == Kind::scan)
         has_scan_ = true;
+    for (ValueId v : in.members)
+      if (is_step_function(graph().node(v)))
+        for (ValueId o : graph().node(v).inputs) find_widened(o);
   }
 
   // ---- Evaluator: the interface of index_maps.cc ----
@@ -129,7 +132,7 @@ class Lowering final : public DraftBuilder {
       std::vector<Ref> args;
       for (ValueId o : n.inputs) args.push_back(eval(o, broadcast(at, graph().type(o).shape, n.type.shape)));
       if (failed()) return 0;
-      if (row.jumps || !is_float(n.type.dtype))
+      if (is_step_function(n) || (n.op == ops::cast && widened_.count(v)))
         for (size_t i = 0; i < args.size(); ++i) args[i] = as_stored(n.inputs[i], args[i]);
       if (n.op == ops::cast) {
         const DType to = n.type.dtype;
@@ -180,6 +183,21 @@ class Lowering final : public DraftBuilder {
       }
     }
     return true;
+  }
+
+  // Whether the result is not a continuous function of its operands.
+  static bool is_step_function(const Node& n) { return op(n.op).jumps || !is_float(n.type.dtype); }
+
+  // Collects the casts from 16-bit floats that the f32 or f64 value `v` is computed from in this group.
+  void find_widened(ValueId v) {
+    const Node& n = graph().node(v);
+    if (!is_float(n.type.dtype) || is_narrow(n.type.dtype) || (!member_.count(v) && in_.strides(v)) ||
+        !walked_.insert(v).second)
+      return;
+    if (n.op == ops::cast && is_narrow(graph().type(n.inputs[0]).dtype))
+      widened_.insert(v);
+    else
+      for (ValueId o : n.inputs) find_widened(o);
   }
 
   bool depends_on(ValueId v, ValueId target) const {
@@ -377,6 +395,8 @@ class Lowering final : public DraftBuilder {
   const std::vector<DomainDim>& domain_;
   std::set<ValueId> member_;
   std::vector<ValueId> reduces_;
+  // Casts from 16-bit floats that step functions depend on; their operands are rounded. walked_: what find_widened() has seen.
+  std::set<ValueId> widened_, walked_;
   bool has_scan_ = false;
   bool keep_rows_ = true;
   std::map<Key, Kept> kept_;

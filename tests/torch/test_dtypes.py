@@ -85,6 +85,9 @@ JUMPS = {
     "comparisons": lambda x, y: (x + y > x - y, (x + y).isfinite(), x + y == x + 1.01 * y),
     "floor": lambda x, y: ((x + y).floor(), (x + y).ceil(), (x + y).round(), (x + y).trunc()),
     "remainder": lambda x, y: ((x + y).remainder(y), (x + y).fmod(y)),
+    "numbers": lambda x, y: (x + y > 1, x * y == 0.25, (x + y) // 0.25, (x + y) % 1 == 0, (x + y).sigmoid() > 0.5),
+    "wide": lambda x, y: (((x + y).float() * 64).floor(), (x + y).double() <= y.double(), (x + y).float().argmax(-1)),
+    "bits": lambda x, y: ((x + y).view(torch.int16) if x.dtype == torch.bfloat16 else x, (x + y).float().view(torch.int32)),
     "argmax": lambda x, y: ((x + y).argmax(-1), (x - y).argmin(0)),
 }
 
