@@ -107,6 +107,16 @@ def test_what_jumps_reads_16_bit_floats_as_tensors_hold_them(name, dtype, dynami
                     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("filters, stays", [(8, True), (7, False)])
+def test_convolutions_of_f64_over_many_channels_stay_in_pytorch(filters, stays):
+    torch._dynamo.reset()
+    tenon.reset_stats()
+    layer, x = torch.nn.Conv2d(8, filters, 3).double(), torch.randn(2, 8, 6, 5, dtype=torch.float64, requires_grad=True)
+    got, want = (torch.autograd.grad(f(x).sin().sum(), (x, *layer.parameters())) for f in (torch.compile(layer, backend="tenon"), layer))
+    torch.testing.assert_close(got, want)
+    assert bool(tenon.stats()["fallback_reasons"]) == stays
+
+
 @pytest.mark.parametrize("size, kernel", [(9, 2), (9, 3), (8, 2)])
 def test_gradients_of_strided_convolutions_of_nhwc_images_in_bf16(size, kernel):
     """The windows may leave pixels over. The library would take long in bf16."""

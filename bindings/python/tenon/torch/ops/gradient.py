@@ -11,6 +11,7 @@ from ..lowering import sizes
 from ..lowering.differentiate import gradients
 from ..lowering.scores import wide_if_scaled
 from .bag import sum_by_index
+from .contract import not_long_sums_of_f64
 from .move import bound, position
 from .row import TABLE, Row, row
 
@@ -29,6 +30,7 @@ def _forward(e):
 # --- by the gradient of the forward row -------------------------------------------------------------------------------
 @row("convolution_backward")
 def _(e, grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask):
+    not_long_sums_of_f64(e, x, w)
     wanted = [i for i in (0, 1) if output_mask[i] and e.used(i)]
     results = [None, None, None]
     if wanted:
