@@ -391,6 +391,12 @@ def _(e, x, dim, dtype=None):
 
 
 # --- same values ------------------------------------------------------------------------------------------------------
+@row("threshold")
+def _(e, x, threshold, value):
+    threshold, value = (e.full(n if x.dtype in FLOATS else int(n), x.dtype) for n in (threshold, value))
+    return e.map("where", e.map("le", x, threshold), value, x)
+
+
 @row("clone", "lift_fresh_copy")
 def _(e, x, memory_format=None):
     return x
@@ -414,3 +420,45 @@ def _(e, x, dtype):
 @row("copy")
 def _(e, x, source, non_blocking=False):
     return e.expand(e.cast(source, e.dtype), e.shape)
+
+
+# --- fake quantization -------------------------------------------------------------------------------------------------
+_EXACT_STEPS = 2 ** 24  # integers up to here are exact in f32
+
+
+def _fake_quantized(e, x, scale, zero_point, low, high, rounds_sum=False):
+    """(x rounded to one of the steps `low` to `high`, of `scale` each; where x lies between them). scale and zero_point: f32, they
+    broadcast to x. rounds_sum: whether zero_point may lie between steps. Computes in the order of PyTorch's kernel."""
+    if x.dtype != "f32":
+        raise Unsupported(f"fake quantization of {x.dtype}")
+    if max(abs(low), abs(high)) > _EXACT_STEPS:
+        raise Unsupported("fake quantization in more than 2^24 steps")
+    number = e.map("mul", x, e.map("reciprocal", scale))
+    number = e.map("round", e.map("add", number, zero_point)) if rounds_sum else e.map("add", e.map("round", number), zero_point)
+    low, high = e.full(low, "f32"), e.full(high, "f32")
+    reached, kept = e.map("ge", number, low), e.map("le", number, high)
+    number_within = e.map("where", e.map("gt", number, high), high, e.map("where", reached, number, low))  # low for NaN
+    return e.map("mul", e.map("sub", number_within, zero_point), scale), e.map("logical_and", reached, kept)
+
+
+@row("fake_quantize_per_tensor_affine_cachemask")
+def _(e, x, scale, zero_point, quant_min, quant_max):
+    if not quant_min <= zero_point <= quant_max:
+        raise Unsupported("a zero point that is not between the steps")  # PyTorch raises its error
+    return _fake_quantized(e, x, e.full(scale, "f32"), e.full(zero_point, "f32"), quant_min, quant_max)
+
+
+@row("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
+def _(e, x, scale, zero_point, enabled, quant_min, quant_max):
+    scale, zero_point, enabled = (e.reshape(v, ()) for v in (scale, zero_point, enabled))
+    quantized, inside = _fake_quantized(e, x, e.cast(scale, "f32"), e.cast(zero_point, "f32"), quant_min, quant_max)
+    off = e.map("eq", enabled, e.full(0, enabled.dtype))
+    return e.map("where", off, x, quantized), e.map("logical_or", off, inside)
+
+
+@row("fake_quantize_per_channel_affine_cachemask")
+def _(e, x, scale, zero_point, axis, quant_min, quant_max):
+    across = [n if i == axis % x.rank else 1 for i, n in enumerate(x.shape)]
+    rounds_sum = zero_point.dtype != "i32"
+    scale, zero_point = (e.reshape(e.cast(v, "f32"), across) for v in (scale, zero_point))
+    return _fake_quantized(e, x, scale, zero_point, quant_min, quant_max, rounds_sum)

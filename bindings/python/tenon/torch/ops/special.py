@@ -188,21 +188,57 @@ def _sign_bit(bits):
     return -(1 << (63 if bits.dtype == "i64" else 31))
 
 
-@row("view.dtype")
-def _(e, x, dtype):
+_BYTES = {"u8": 1, "i8": 1, "i16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+_INTEGER_OF = {"bf16": "i16", "f32": "i32", "f64": "i64"}  # the integers with the bits of a float
+
+
+def _reinterpreted(e, x, dtype):
     """The elements' bits in another dtype of the same size. Kernels hold 16-bit floats as f32, whose upper half has the bits of
     bf16."""
-    pair = {x.dtype, e.dtype}
+    pair = {x.dtype, dtype}
+    if len(pair) == 1:
+        return x
     if pair == {"bf16", "i16"}:
         half = e.full(16, "i32")
         if x.dtype == "bf16":
             return e.cast(e.map("shift_right", _bits(e, e.cast(x, "f32")), half), "i16")
         return e.cast(_from_bits(e, e.map("shift_left", e.cast(x, "i32"), half)), "bf16")
-    if pair <= {"i8", "u8"}:
-        return e.cast(x, e.dtype)
+    if pair == {"i8", "u8"}:
+        return e.cast(x, dtype)
     if pair not in ({"f32", "i32"}, {"f64", "i64"}):
-        raise Unsupported(f"the bits of {x.dtype} as {e.dtype}")
-    return e.op("bitcast", [x], e.dtype, x.shape, dtype=Raw(e.dtype))
+        raise Unsupported(f"the bits of {x.dtype} as {dtype}")
+    return e.op("bitcast", [x], dtype, x.shape, dtype=Raw(dtype))
+
+
+def _part(e, x, number, bits):
+    """Bits `bits` * number and up of integers, with the sign of the uppermost one."""
+    width = 8 * _BYTES[x.dtype]
+    x = e.map("shift_left", x, e.full(width - bits * (number + 1), x.dtype))
+    return e.map("shift_right", x, e.full(width - bits, x.dtype))
+
+
+@row("view.dtype")
+def _(e, x, dtype):
+    """The bits of the last axis as elements of another dtype. The lowest bits come first in memory."""
+    if x.dtype not in _BYTES or e.dtype not in _BYTES or _BYTES[x.dtype] == _BYTES[e.dtype]:
+        return _reinterpreted(e, x, e.dtype)
+    x, to = _reinterpreted(e, x, _INTEGER_OF.get(x.dtype, x.dtype)), _INTEGER_OF.get(e.dtype, e.dtype)
+    wide = "i64" if "i64" in (x.dtype, to) else "i32"  # shifts that lose no bits
+    least, most = sorted((_BYTES[x.dtype], _BYTES[to]))
+    bits, count = 8 * least, most // least
+    if _BYTES[to] < most:
+        x = e.reshape(e.cast(x, wide), (*x.shape, 1))
+        y = e.cast(e.concat([_part(e, x, i, bits) for i in range(count)], x.rank - 1), "i8" if to == "u8" else to)
+        return _reinterpreted(e, _reinterpreted(e, e.reshape(y, e.shape), to), e.dtype)
+    parts = e.cast(e.reshape(x, (*e.shape, count)), wide)
+    y = None
+    for i in range(count):
+        part = e.reshape(e.slice(parts, len(e.shape), i, i + 1), e.shape)
+        if i < count - 1:
+            part = e.map("bit_and", part, e.full((1 << bits) - 1, wide))
+        part = e.map("shift_left", part, e.full(bits * i, wide))
+        y = part if y is None else e.map("bit_or", y, part)
+    return _reinterpreted(e, e.cast(y, to), e.dtype)
 
 
 @row("signbit")
