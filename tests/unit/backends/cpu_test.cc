@@ -20,14 +20,16 @@ HostTensor numbers(DType dtype, std::vector<int64_t> shape, int64_t least) {
 }
 
 // The program of a text gives the bytes of the evaluator.
-void check(const std::string& text, std::vector<HostTensor> inputs) {
-  const auto program = program_of(text);
+void check(Program& program, const std::string& text, std::vector<HostTensor> inputs) {
   const auto expected = evaluate(*parse_graph(text), inputs);
   ASSERT_TRUE(expected.ok()) << expected.status().message();
   std::vector<HostTensor> outputs = blank_like(*expected);
-  EXPECT_EQ(run(*program, inputs, outputs).message(), "");
+  EXPECT_EQ(run(program, inputs, outputs).message(), "");
   for (size_t o = 0; o < outputs.size(); ++o)
-    EXPECT_EQ(outputs[o].bytes, (*expected)[o].bytes) << "output " << o << "\n" << program->explain(false);
+    EXPECT_EQ(outputs[o].bytes, (*expected)[o].bytes) << "output " << o << "\n" << program.explain(false);
+}
+void check(const std::string& text, std::vector<HostTensor> inputs) {
+  check(*program_of(text), text, std::move(inputs));
 }
 
 // The operands of the second group are in another order in the graph than those of the first group.
@@ -97,13 +99,7 @@ TEST(Cpu, ShortRowsHaveKernelsOfTheirOwn) {
   const int64_t at_first = program->stats().kernels_compiled;
   for (const int64_t length : {100, 24, 11, 3, 1, 0, 33}) {
     SCOPED_TRACE(length);
-    std::vector<HostTensor> inputs = {numbers(DType::i64, {37, length}, 5),
-                                      numbers(DType::i64, {37, length}, 1)};
-    const auto expected = evaluate(*parse_graph(kRows), inputs);
-    ASSERT_TRUE(expected.ok()) << expected.status().message();
-    std::vector<HostTensor> outputs = blank_like(*expected);
-    ASSERT_EQ(run(*program, inputs, outputs).message(), "");
-    for (size_t o = 0; o < outputs.size(); ++o) EXPECT_EQ(outputs[o].bytes, (*expected)[o].bytes);
+    check(*program, kRows, {numbers(DType::i64, {37, length}, 5), numbers(DType::i64, {37, length}, 1)});
     EXPECT_EQ(program->stats().kernels_compiled, at_first) << program->explain(false);
   }
   // The kernels of each group of rows, and those for short ones.
@@ -112,13 +108,10 @@ TEST(Cpu, ShortRowsHaveKernelsOfTheirOwn) {
 
 // Lanes run across columns however many there are, so folds of columns have one version, which cuts long columns in parts.
 TEST(Cpu, FoldsOfColumnsHaveOneVersion) {
-  const auto program = program_of("graph @f(%x: f32[N,M]) {\n  %s = sum(%x){axes=[0]}\n  return %s\n}");
+  const char* const text = "graph @f(%x: f32[N,M]) {\n  %s = sum(%x){axes=[0]}\n  return %s\n}";
+  const auto program = program_of(text);
   EXPECT_EQ(program->stats().kernels_compiled, 2);  // parts, and their sums
-  for (const int64_t columns : {100, 3}) {
-    std::vector<HostTensor> inputs = {numbers(DType::f32, {5000, columns}, 1)},
-                            outputs = {HostTensor(DType::f32, {columns})};
-    EXPECT_EQ(run(*program, inputs, outputs).message(), "");
-  }
+  for (const int64_t columns : {100, 3}) check(*program, text, {numbers(DType::f32, {5000, columns}, 1)});
 }
 
 TEST(Cpu, FaultsInShortRows) {
