@@ -62,8 +62,8 @@ Arguments arguments(const LoweredKernel& kernel, std::span<const int> positions,
 // through a tile counts as one through all tiles.
 struct RowLength {
   int64_t factor;
-  Dim size;             // the length is factor * size
-  int64_t short_below;  // shorter rows leave lanes idle
+  Dim size;              // the length is factor * size
+  int64_t narrow_below;  // of the schedule: lanes across rows compute shorter ones faster
 };
 std::vector<RowLength> unknown_rows(std::span<const LoweredKernel> kernels);
 

@@ -1,5 +1,5 @@
 // See cpu.h. A group is lowered to kernels, and all kernels of a program are compiled in one batch. Where lanes run along rows of unknown
-// length, a second version of the kernels serves plans whose rows are too short to fill the lanes. A step calls each of its
+// length, a second version of the kernels serves plans of short rows. A step calls each of its
 // kernels over the range of the par nest. If there is enough work, contiguous parts of the range run on several threads. Kernels
 // that do not wait for each other, also those of several steps in a row, run in one parallel region (regions.h).
 #include "backends/cpu/cpu.h"
@@ -123,7 +123,7 @@ struct Versions {
 
   bool has_short_rows(const Sizes& sizes) const {
     return !short_rows.kernels.empty() && std::ranges::all_of(rows, [&](const jit::RowLength& r) {
-      return r.factor * sizes.eval(r.size) < r.short_below;
+      return r.factor * sizes.eval(r.size) < r.narrow_below;
     });
   }
 };
@@ -271,7 +271,7 @@ class CpuBackend final : public Backend {
     return versions;
   }
 
-  // The pairs of an output and an input that may share memory in each version.
+  // The pairs of an output and an input that may share memory in both versions.
   static std::vector<std::pair<int, int>> in_place(const Versions& versions, const KernelGroup& group) {
     auto pairs = jit::inplace(versions.any.kernels, group.inputs, group.outputs);
     if (versions.short_rows.kernels.empty()) return pairs;

@@ -23,9 +23,10 @@ class Lowering final : public DraftBuilder {
         reduces_.push_back(v);
       else if (kind(v) == Kind::scan)
         has_scan_ = true;
-    for (ValueId v : in.members)
-      if (is_step_function(graph().node(v)))
-        for (ValueId o : graph().node(v).inputs) find_widened(o);
+    if (std::ranges::any_of(in.members, [&](ValueId v) { return widens(graph().node(v)); }))
+      for (ValueId v : in.members)
+        if (is_step_function(graph().node(v)))
+          for (ValueId o : graph().node(v).inputs) find_widened(o);
   }
 
   // ---- Evaluator: the interface of index_maps.cc ----
@@ -188,13 +189,16 @@ class Lowering final : public DraftBuilder {
   // Whether the result is not a continuous function of its operands.
   static bool is_step_function(const Node& n) { return op(n.op).jumps || !is_float(n.type.dtype); }
 
+  // Whether the node is a cast from a 16-bit float.
+  bool widens(const Node& n) const { return n.op == ops::cast && is_narrow(graph().type(n.inputs[0]).dtype); }
+
   // Collects the casts from 16-bit floats that the f32 or f64 value `v` is computed from in this group.
   void find_widened(ValueId v) {
     const Node& n = graph().node(v);
     if (!is_float(n.type.dtype) || is_narrow(n.type.dtype) || (!member_.count(v) && in_.strides(v)) ||
         !walked_.insert(v).second)
       return;
-    if (n.op == ops::cast && is_narrow(graph().type(n.inputs[0]).dtype))
+    if (widens(n))
       widened_.insert(v);
     else
       for (ValueId o : n.inputs) find_widened(o);

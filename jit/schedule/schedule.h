@@ -28,7 +28,7 @@ struct Schedule {
 
 // Loops of fewer iterations leave lanes idle: lanes run along one only if there is no other loop.
 inline constexpr int64_t kNarrow = 8;
-// The same of inner loops on a CPU. With lanes along rows, the lanes of each of the `folds` are added up at the end of a row; with lanes
+// Inner loops of fewer iterations are narrow. With lanes along rows, the lanes of each of the `folds` are added up at the end of a row; with lanes
 // across rows, each of the `streams` that have elements of their own for each row is gathered or scattered.
 int64_t narrow_below(int folds, int streams);
 bool is_narrow(Dim extent);
