@@ -141,8 +141,7 @@ class Interpreter {
   Status each(const std::vector<Axis>& axes, size_t axis, const std::function<Status(int64_t)>& body) {
     if (axis == axes.size()) return body(axes.empty() ? 0 : values_[axes.back().var] - first(axes.back()));
     const Axis& a = axes[axis];
-    int64_t end = a.of == kNoRef ? extent_value(a.extent, sizes_.data())
-                                 : std::min((values_[a.of] + 1) * tile_[a.of].by, tile_[a.of].end);
+    int64_t end = last(a);
     if (a.of == kNoRef && end < 0) return invalid("kernel @" + k_.name + ": an extent is negative");
     if (a.counts_tiles()) {
       const int64_t by = extent_value(a.by, sizes_.data());
@@ -158,6 +157,11 @@ class Interpreter {
   }
   int64_t first(const Axis& a) const {
     return a.of == kNoRef ? 0 : values_[a.of] * tile_[a.of].by / (a.counts_tiles() ? tile_[a.var].by : 1);
+  }
+  // In elements, also of an axis that counts tiles.
+  int64_t last(const Axis& a) const {
+    return a.of == kNoRef ? extent_value(a.extent, sizes_.data())
+                          : std::min((values_[a.of] + 1) * tile_[a.of].by, tile_[a.of].end);
   }
 
   Status block(const Block& block) {
@@ -225,10 +229,10 @@ class Interpreter {
       sums.emplace_back(width, identity(s.combine[r], k_.types[s.results[r]]));
     TENON_TRY(each(s.axes, 0, [&](int64_t index) {
       TENON_TRY(block(s.body));
+      const size_t at = s.simd ? accumulator(s, index) : 0;
       for (size_t r = 0; r < sums.size(); ++r) {
         if (!mine(r)) continue;
-        Bits& sum =
-            sums[r][static_cast<size_t>(index) % width];  // vector (k / lanes) % unroll, lane k % lanes
+        Bits& sum = sums[r][at];
         sum =
             fold(s.combine[r], k_.types[s.results[r]], sum, online ? following(s, r) : values_[s.yields[r]]);
       }
@@ -249,6 +253,13 @@ class Interpreter {
       values_[s.results[r]] = sums[r][0];
     }
     return {};
+  }
+  // Returns lanes * vector + lane of the accumulator of element `index` of the simd axis; see kernel.h.
+  size_t accumulator(const Stmt& s, int64_t index) const {
+    const auto lanes = static_cast<int64_t>(lanes_);
+    const int64_t lane = index % lanes, count = last(s.axes.back()) - first(s.axes.back());
+    const int64_t vector = index - lane + lanes > count ? s.unroll - 1 : index / lanes % s.unroll;
+    return static_cast<size_t>(vector * lanes + lane);
   }
   // Returns the contribution of an element to a result that follows the first one, which is known already.
   Bits following(const Stmt& s, size_t r) const {

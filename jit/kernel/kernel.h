@@ -189,8 +189,9 @@ void expand_math(Kernel& kernel, bool (*spelled)(const Op& row, DType last));
 // with `lanes` lanes bit for bit, except for the sign and payload of a NaN.
 //
 // Order of folds: a simd reduce folds index k of its last axis into lane k % lanes of vector (k / lanes) %
-// unroll. All lanes start from the identity. Then it combines vectors pairwise (0 with 1, 2 with 3, then the
-// results) and lanes by halves (l with l + lanes / 2, ...). Every other reduce and scan folds in order.
+// unroll; the elements behind the last full vector, into vector unroll - 1. All lanes start from the identity.
+// Then it combines vectors pairwise (0 with 1, 2 with 3, then the results) and lanes by halves (l with
+// l + lanes / 2, ...). Every other reduce and scan folds in order.
 //
 // fault: receives the number of a statement whose operands were a fault, and the run goes on. Null: the run
 // ends there with `invalid`.

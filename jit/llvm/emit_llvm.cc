@@ -207,11 +207,21 @@ class Emitter final : OpEmitter {
         return f_.add(Int(index), int64_t{w_} * vectors);
       });
     };
-    const auto masked_rest = [&](const Int& from) {
+    const auto masked_rest = [&](const Int& from, size_t accumulator) {
       f_.when_less(name + ".tail", from, end, true, carried, [&] {
         simd_ = {axis.var, from, true, f_.sub(end, from)};
-        std::vector<std::string> values = emit_vector(s);
-        fold(0, values, results ? mask() : "");
+        const std::vector<std::string> values = emit_vector(s);
+        fold(accumulator, values, results ? mask() : "");
+      });
+    };
+    // Emits full vectors [u, at_once - 1) of the rest, a copy of the body for each accumulator.
+    std::function<void(int)> whole_rest = [&](int u) {
+      if (u == at_once - 1) return;
+      const Int from = f_.add(full, int64_t{u} * w_);
+      f_.when_less(name + ".rest", f_.add(from, w_ - 1), end, false, carried, [&] {
+        simd_ = {axis.var, from, false, 0};
+        fold(u, emit_vector(s), "");
+        whole_rest(u + 1);
       });
     };
     const auto parts = [&] {
@@ -219,21 +229,20 @@ class Emitter final : OpEmitter {
         const Int ahead = prefetched_end(s, begin, full);
         if (ahead.text != begin.text) whole_steps(begin, ahead, at_once, true);
         if (ahead.text != full.text) whole_steps(ahead, full, at_once, false);
+        const Int vectors = at_once == 1 ? full : f_.sub(end, f_.remainder(f_.sub(end, full), w_));
         if (at_once == 1) {
-          masked_rest(full);
+          masked_rest(full, 0);
         } else if (results == 0 && s.body.size() <= kMostForThreeLoops) {
-          const Int vectors = f_.sub(end, f_.remainder(f_.sub(end, full), w_));
           whole_steps(full, vectors, 1, false);
-          masked_rest(vectors);
+          masked_rest(vectors, 0);
+        } else if (s.unroll > 1) {
+          whole_rest(0);
+          masked_rest(vectors, at_once - 1);
         } else {
           f_.loop(name + ".tail", full, end, false, carried, [&](const std::string& index) -> Int {
             simd_ = {axis.var, Int(index), true, f_.min(f_.sub(end, Int(index)), w_)};
-            if (s.unroll == 1) {
-              std::vector<std::string> values = emit_vector(s);
-              fold(0, values, results ? mask() : "");
-            } else {
-              emit_any(s, carried, f_.remainder(f_.sub(Int(index), full), int64_t{s.unroll} * w_));
-            }
+            const std::vector<std::string> values = emit_vector(s);
+            fold(0, values, results ? mask() : "");
             return f_.add(Int(index), w_);
           });
         }
@@ -252,31 +261,6 @@ class Emitter final : OpEmitter {
     const int at_once = vectors_at_once(s);
     const Int rest = f_.remainder(f_.sub(end, begin), int64_t{w_} * at_once);
     simd_axis(s, begin, f_.sub(end, rest), end, at_once, axis.of != kNoRef, carried);
-  }
-
-  // The masked rest of an unrolled loop: the vector at `from` elements after the last full step folds into
-  // accumulator from / W. One copy of the body serves all vectors.
-  void emit_any(const Stmt& s, std::vector<Carried>& carried, const Int& from) {
-    const size_t results = s.combine.size();
-    const std::string keep = mask(), lanes = at_lanes("i1", w_);
-    std::vector<std::string> values = emit_vector(s);
-    // Masks that select the accumulator; a select by an i1 would become a branch.
-    const std::string at = vector({f_.pure("trunc i64 " + from.text + " to i32"), DType::i32, 1});
-    std::vector<std::string> mine;
-    for (int u = 0; u < s.unroll; ++u)
-      mine.push_back(f_.pure("icmp eq " + at_lanes("i32", w_) + " " + at + ", " +
-                             constant_at_lanes("i32", std::to_string(u * w_), w_)));
-    for (size_t r = 0; r < results; ++r) {
-      const std::string &type = carried[r].type, &name = carried[r].hint;
-      std::string old = carried[r].value;
-      for (int u = 1; u < s.unroll; ++u)
-        old = select(mine[u], type, carried[u * results + r].value, old, name);
-      std::string next = combine(s.combine[r], refs_[s.yields[r]].type, w_, old, values[r], name);
-      for (int u = 0; u < s.unroll; ++u) {
-        Carried& c = carried[u * results + r];
-        c.value = select(f_.pure("and " + lanes + " " + keep + ", " + mine[u]), type, next, c.value, name);
-      }
-    }
   }
 
   // Emits axes [from, count) as nested loops over scalars, then `body`.

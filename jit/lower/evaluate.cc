@@ -392,7 +392,12 @@ class Lowering final : public DraftBuilder {
   Schedule plan() {
     std::vector<bool> fixed(axes_.size(), false);
     for (uint32_t a : fixed_) fixed[a] = true;
-    const int folds = in_.target == Target::cpu ? static_cast<int>(reduces_.size()) : 0;
+    int folds = 0;  // a fold that compares takes as long as two sums
+    if (in_.target == Target::cpu)
+      for (ValueId r : reduces_) {
+        const OpId op = graph().node(r).op;
+        folds += op == ops::sum || op == ops::prod ? 1 : 2;
+      }
     return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_, folds, in_.short_rows);
   }
 

@@ -80,9 +80,9 @@ Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   return extent;
 }
 
-// A sum of lanes takes as long as about 24 gathered elements of a row (AMD EPYC, Zen 4).
+// A sum of lanes takes as long as about 12 gathered elements of a row (AMD EPYC, Zen 4).
 int64_t narrow_below(int folds, int streams) {
-  constexpr int64_t kGathersOfFold = 24, kMost = 32;
+  constexpr int64_t kGathersOfFold = 12, kMost = 32;
   return std::clamp(kGathersOfFold * folds / std::max(streams, 1), kNarrow, kMost);
 }
 
@@ -101,12 +101,14 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
   // Only accesses within the inner loops count, not those before or after them, unless the inner loops are short.
   std::vector<uint32_t> all_inner;
   for (int c : s.inner) all_inner.insert(all_inner.end(), s.classes[c].begin(), s.classes[c].end());
-  const auto streams = std::ranges::count_if(accesses, [&](const Access& a) {
-    const auto has = [&](bool inner) {
-      return std::ranges::any_of(a.address.terms,
-                                 [&](const IndexTerm& t) { return !t.dynamic && axes[t.id].inner == inner; });
+  // Lanes across rows gather the operands that have an element for each lane and each iteration.
+  const auto streams = s.par.empty() ? 0 : std::ranges::count_if(accesses, [&](const Access& a) {
+    const auto has_any_of = [&](const std::vector<uint32_t>& merged) {
+      return std::ranges::any_of(a.address.terms, [&](const IndexTerm& t) {
+        return !t.dynamic && std::ranges::find(merged, t.id) != merged.end();
+      });
     };
-    return has(true) && has(false);
+    return has_any_of(all_inner) && has_any_of(s.classes[s.par.back()]);
   });
   s.narrow_below = narrow_below(folds, static_cast<int>(streams));
   const auto is_narrow_loop = [&](const std::vector<uint32_t>& merged) {

@@ -28,15 +28,16 @@ struct Schedule {
 
 // Loops of fewer iterations leave lanes idle: lanes run along one only if there is no other loop.
 inline constexpr int64_t kNarrow = 8;
-// Inner loops of fewer iterations are narrow. With lanes along rows, the lanes of each of the `folds` are added up at the end of a row; with lanes
-// across rows, each of the `streams` that have elements of their own for each row is gathered or scattered.
+// Inner loops of fewer iterations are narrow. With lanes along rows, the lanes of each fold are combined at the end of a row, which takes
+// `folds` times as long as one sum; with lanes across rows, each of the `streams` that have elements of their own for each lane is
+// gathered or scattered.
 int64_t narrow_below(int folds, int streams);
 bool is_narrow(Dim extent);
 Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged);
 
 // fixed[a]: axis a keeps its own loop, because its variable is used as a value. carried: the inner axes are
-// sequential (scan): they never run across lanes and never merge. folds: how many reductions
-// on a CPU the inner loops compute. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow.
+// sequential (scan): they never run across lanes and never merge. folds: what folds of lanes on a CPU take, in
+// sums. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow.
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
                   const std::vector<bool>& fixed, bool carried, int folds = 0,
                   bool unknown_is_narrow = false);

@@ -38,7 +38,8 @@ std::vector<float> floats(size_t n, unsigned seed) {
 // The documented order of a simd reduce, written a second time.
 float vector_sum(const std::vector<float>& x, size_t lanes, size_t unroll) {
   std::vector<std::vector<float>> v(unroll, std::vector<float>(lanes, 0.0f));
-  for (size_t k = 0; k < x.size(); ++k) v[k / lanes % unroll][k % lanes] += x[k];
+  const size_t full = x.size() / lanes * lanes;
+  for (size_t k = 0; k < x.size(); ++k) v[k < full ? k / lanes % unroll : unroll - 1][k % lanes] += x[k];
   for (; v.size() > 1;) {
     std::vector<std::vector<float>> half;
     for (size_t i = 0; i < v.size(); i += 2) {

@@ -115,8 +115,19 @@ TEST(Schedule, NarrowLoopsOfReductions) {
   EXPECT_EQ(narrow_below(1, 9), kNarrow);
   DimTable dims;
   EXPECT_TRUE(rows_of(dims, Dim(11), true).simd_inner);
-  EXPECT_TRUE(rows_of(dims, Dim(11), true, 1).simd_par);  // x and y, but not w, have elements for each row
-  EXPECT_TRUE(rows_of(dims, Dim(12), true, 1).simd_inner);
+  EXPECT_TRUE(rows_of(dims, Dim(11), true, 2).simd_par);  // x and y, but not w, have elements for each row
+  EXPECT_TRUE(rows_of(dims, Dim(12), true, 2).simd_inner);
+}
+
+// y[a, b, j] = x[a, j] * w[b, j]: lanes along b share the elements of x.
+TEST(Schedule, ElementsThatLanesShareAreNotGathered) {
+  DimTable dims;
+  const Dim columns(11);
+  const std::vector<LoopAxis> axes = {
+      {dims.symbol("A"), Dim(0), false, 0}, {dims.symbol("B"), Dim(0), false, 1}, {columns, Dim(0), true, 2}};
+  const Access x{address({{0, columns}, {2, Dim(1)}})}, w{address({{1, columns}, {2, Dim(1)}})};
+  EXPECT_TRUE(schedule(dims, axes, {x, w}, {false, false, false}, false, 1).simd_par);
+  EXPECT_TRUE(schedule(dims, axes, {w, w}, {false, false, false}, false, 1).simd_inner);
 }
 
 TEST(Schedule, RowsOfUnknownLengthMayBeTakenToBeShort) {
