@@ -112,7 +112,6 @@ class Emitter final : OpEmitter {
   // The base of a prefetched buffer, relative to the current row; selected before all loops. If rows are too
   // long for the cache, the base of what the loop has just read is used instead.
   std::string prefetch_base(const Prefetch& p, const Stmt& loop) {
-    if (p.only_pass) return bases_[p.buffer];
     const Buffer& b = k_.buffers[p.buffer];
     const auto first = std::ranges::find(prefetches_, Buffer::Role::in,
                                          [&](const Prefetch& q) { return k_.buffers[q.buffer].role; });
@@ -142,18 +141,6 @@ class Emitter final : OpEmitter {
       }
       bases_[p.buffer] = kept;
     }
-  }
-
-  // The loop prefetches while it computes elements [begin, result), which are all of [begin, end) or none.
-  Int prefetched_end(const Stmt& s, const Int& begin, const Int& end) {
-    const auto p = std::ranges::find(prefetches_, &s, &Prefetch::loop);
-    if (p == prefetches_.end()) return begin;
-    if (!p->only_pass) return end;
-    const Int bytes = f_.mul(f_.mul(f_.sub(Int("%end"), Int("%begin")), extent(s.axes[0].extent)),
-                             size_of(k_.buffers[p->buffer].type));
-    const std::string large =
-        f_.pure("icmp sgt i64 " + bytes.text + ", " + std::to_string(kCacheOfCore), "large");
-    return Int(f_.pure("select i1 " + large + ", i64 " + end.text + ", i64 " + begin.text, "ahead"));
   }
 
   // Like emit_vector, for `count` vectors, the first at `base`.
@@ -199,9 +186,9 @@ class Emitter final : OpEmitter {
         c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
-    const auto whole_steps = [&](const Int& from, const Int& to, int vectors, bool prefetching) {
+    const auto whole_steps = [&](const Int& from, const Int& to, int vectors) {
       f_.loop(name, from, to, false, carried, [&](const std::string& index) -> Int {
-        if (prefetching) emit_prefetches(s, Int(index), vectors);
+        if (vectors == at_once) emit_prefetches(s, Int(index), vectors);
         auto values = emit_vectors(s, Int(index), vectors);
         for (int u = 0; u < vectors; ++u) fold(u, values[u], "");
         return f_.add(Int(index), int64_t{w_} * vectors);
@@ -226,14 +213,12 @@ class Emitter final : OpEmitter {
     };
     const auto parts = [&] {
       f_.split([&] {
-        const Int ahead = prefetched_end(s, begin, full);
-        if (ahead.text != begin.text) whole_steps(begin, ahead, at_once, true);
-        if (ahead.text != full.text) whole_steps(ahead, full, at_once, false);
+        whole_steps(begin, full, at_once);
         const Int vectors = at_once == 1 ? full : f_.sub(end, f_.remainder(f_.sub(end, full), w_));
         if (at_once == 1) {
           masked_rest(full, 0);
         } else if (results == 0 && s.body.size() <= kMostForThreeLoops) {
-          whole_steps(full, vectors, 1, false);
+          whole_steps(full, vectors, 1);
           masked_rest(vectors, 0);
         } else if (s.unroll > 1) {
           whole_rest(0);

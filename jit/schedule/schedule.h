@@ -100,8 +100,6 @@ inline constexpr int64_t kUnrolledTile = 8;
 inline constexpr int64_t kWideStride = 8;
 // Longer rows, in elements, leave the cache before they are used: no prefetch.
 inline constexpr int64_t kLongestRowAhead = 16384;
-// A call that reads more bytes finds them in no cache of its core.
-inline constexpr int64_t kCacheOfCore = 512 << 10;
 // Full vectors of a simd axis that one step of its loop computes, a multiple of the accumulators. A body
 // without loops is emitted statement by statement for all of them, so that chains of dependent instructions
 // run side by side (a core holds the instructions of only two or three long bodies at once) and share the

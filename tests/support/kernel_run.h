@@ -133,16 +133,14 @@ inline Result<std::map<Isa, Compiled>> compile_for_all(const Kernel& kernel) {
 
 using Sizes = std::map<std::string, int64_t>;
 
-inline constexpr int64_t kMostInCheck = 1 << 14;  // of a buffer
-
 // Makes the shortest buffers that the interpreter accepts for these sizes, filled with small numbers.
-inline void fill_tightly(KernelCase& c, unsigned seed, int64_t most_elements = kMostInCheck) {
+inline void fill_tightly(KernelCase& c, unsigned seed) {
   std::mt19937_64 random(seed);
   c.lengths.clear();
   c.data.clear();
   for (const Buffer& b : c.kernel.buffers) {
     if (b.role == Buffer::Role::local) continue;
-    c.lengths.push_back(most_elements);
+    c.lengths.push_back(1 << 14);
     std::vector<char>& data = c.data.emplace_back(c.lengths.back() * size_of(b.type), 0x5b);
     if (b.role == Buffer::Role::out) continue;
     for (int64_t e = 0; e < c.lengths.back(); ++e) {
@@ -178,8 +176,7 @@ inline void fill_tightly(KernelCase& c, unsigned seed, int64_t most_elements = k
 }
 
 // Checks `text` at each of the sizes, on every ISA.
-inline void check(const std::string& text, const std::vector<Sizes>& all_sizes,
-                  int64_t most_elements = kMostInCheck) {
+inline void check(const std::string& text, const std::vector<Sizes>& all_sizes) {
   Result<Kernel> kernel = parse_kernel(text);
   ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   ASSERT_EQ(verify(*kernel).message(), "");
@@ -193,7 +190,7 @@ inline void check(const std::string& text, const std::vector<Sizes>& all_sizes,
       c.sizes.push_back(sizes.at(size));
       shown += size + "=" + std::to_string(c.sizes.back()) + " ";
     }
-    fill_tightly(c, static_cast<unsigned>(c.sizes[0]) + 1, most_elements);
+    fill_tightly(c, static_cast<unsigned>(c.sizes[0]) + 1);
     ASSERT_EQ(disagreement(c, *compiled), "") << shown << text;
   }
 }

@@ -63,22 +63,6 @@ TEST(Emit, SoftmaxShape) {
         sizes_around("M", {{"N", 3}}));
 }
 
-// A call that reads more than the cache of a core holds runs the loop that prefetches; a smaller call runs the other loop.
-TEST(Emit, RowsThatAreReadOnce) {
-  check(R"(kernel @sums(N, M; in %x: f32, out %y: f32, out %z: f32) {
-    par %i in N {
-      %s, %m = reduce add, maximum simd %j in M unroll 4 {
-        %v = load %x[M*%i + %j]
-        %w = mul %v, %v
-        yield %w, %v
-      }
-      store %y[%i], %s
-      store %z[%i], %m
-    }
-  })",
-        {{{"N", 140}, {"M", 1037}}, {{"N", 3}, {"M", 1037}}}, 1 << 18);
-}
-
 TEST(Emit, ColumnReduceAndScan) {
   check(R"(kernel @columns(N, M; in %x: f32, out %s: f32, out %m: f32, out %run: f32) {
     par simd %j in M {
