@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tenon
 
@@ -127,3 +128,20 @@ def test_gradients_of_strided_convolutions_of_nhwc_images_in_bf16(size, kernel):
     compiled = torch.compile(f, backend="tenon", options={"fallback": "error"})
     got, want = (torch.autograd.grad(g(x), (x, *layer.parameters()), heads) for g in (compiled, f))
     torch.testing.assert_close(got, want)
+
+
+OPS_WITH_NUMBERS = {
+    "add": lambda x, n: x + n, "add_alpha": lambda x, n: torch.add(x, x.flip(0), alpha=n), "sub": lambda x, n: x - n,
+    "rsub": lambda x, n: n - x, "mul": lambda x, n: x * n, "div": lambda x, n: x / n, "floor_div": lambda x, n: x // n,
+    "remainder": lambda x, n: x % n, "fmod": lambda x, n: torch.fmod(x, n), "pow": lambda x, n: x.abs() ** n,
+    "eq": lambda x, n: x == n, "le": lambda x, n: x <= n, "hardshrink": lambda x, n: F.hardshrink(x, n),
+    "threshold": lambda x, n: F.threshold(x, n, 0.0), "leaky_relu": lambda x, n: F.leaky_relu(x, n),
+    "mul_scalar": lambda x, n: x * torch.tensor(n), "sub_scalar": lambda x, n: x - torch.tensor(n)}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", OPS_WITH_NUMBERS)
+def test_numbers_are_rounded_to_16_bits_where_pytorch_rounds_them(name, dtype):
+    f = OPS_WITH_NUMBERS[name]
+    x = torch.cat([torch.randn(2045), torch.full((3,), 0.3)]).to(dtype)
+    assert torch.equal(torch.compile(f, backend="tenon", dynamic=False)(x, 0.3), f(x, 0.3))

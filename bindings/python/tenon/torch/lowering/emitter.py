@@ -90,13 +90,13 @@ class Emitter(Builder):
         word = self.op("random_bits", [place, self.own_seed()], "i32", shape)
         return self.map("bit_and", self.cast(word, "i64"), self.full(0xffffffff, "i64"))
 
-    def promote(self, kind, *args):
+    def promote(self, kind, *args, exact=False):
         """Tensors and numbers as Values of the dtype in which PyTorch computes. 16-bit floats stay as they are, because Tenon
-        computes them in f32 anyway. With a Python number among the operands they become f32, because PyTorch uses the number in
-        f32."""
+        computes them in f32 anyway. Beside them, numbers and scalar tensors of wider floats are rounded to 16 bits; with exact=True
+        they are not, because the op uses them in f32 in PyTorch."""
         compute, result = _promoted(kind, [a.fake if isinstance(a, Value) else _number(a) for a in args])
         if compute == torch.float32 and result in (torch.float16, torch.bfloat16):
-            if all(isinstance(a, Value) for a in args):
+            if not (exact and any(not isinstance(a, Value) or a.dtype in ("f32", "f64") for a in args)):
                 compute = result
         dtype = dtype_of(compute)
         return [self.cast(a, dtype) if isinstance(a, Value) else self.full(a, dtype) for a in args]

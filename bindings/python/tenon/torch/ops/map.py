@@ -7,7 +7,7 @@ import math
 
 from ...graph_text import FLOATS, HALVES, Unsupported, Value
 from ..lowering import sizes
-from ..lowering.emitter import Promotion
+from ..lowering.emitter import CPU, Promotion
 from ..lowering.operand import Operand
 from .row import row
 
@@ -70,7 +70,11 @@ _binary("bit_and:bitwise_and bit_or:bitwise_or bit_xor:bitwise_xor shift_left:bi
 _binary("shift_left:__lshift__ shift_right:__rshift__", Promotion.DEFAULT, "Tensor Scalar")
 _binary("atan2", Promotion.INT_TO_FLOAT, "default")
 _binary("fmod remainder", Promotion.DEFAULT, _ANY)
-_binary("floor_div:floor_divide", Promotion.DEFAULT, _ANY)
+
+
+@row(*(f"floor_divide.{overload}" for overload in _ANY.split()))
+def _(e, a, b):
+    return e.map("floor_div", *e.promote(Promotion.DEFAULT, a, b, exact=True))
 
 
 @row("maximum", "minimum")
@@ -109,48 +113,56 @@ def number_is(x, value):
 def scaled(e, v, alpha):
     if number_is(alpha, 1):
         return v
-    return e.map("logical_and" if v.dtype == "bool" else "mul", v, e.scalar_like(v, alpha))
+    factor = alpha if isinstance(alpha, Value) else e.scalar_like(v, alpha)
+    return e.map("logical_and" if v.dtype == "bool" else "mul", v, factor)
 
 
-def _alpha_kind(e, a, b, alpha):
-    """The operands of a + alpha * b. If alpha is not 1, 16-bit floats become f32, because PyTorch multiplies by alpha in f32."""
-    a, b = e.promote(Promotion.DEFAULT, a, b)
-    return (a, b) if number_is(alpha, 1) else (e.wide(a), e.wide(b))
+def _with_alpha(e, a, b, alpha):
+    """The operands of a + alpha * b, and alpha. If alpha is not 1, 16-bit floats become f32, because PyTorch multiplies by alpha in f32.
+    On a CPU, PyTorch first rounds numbers and alpha to 16 bits."""
+    exact = e.device != CPU
+    a, b = e.promote(Promotion.DEFAULT, a, b, exact=exact)
+    if number_is(alpha, 1):
+        return a, b, alpha
+    if a.dtype in HALVES and not exact:
+        alpha = e.full(alpha, a.dtype)
+    return e.wide(a), e.wide(b), e.wide(alpha) if isinstance(alpha, Value) else alpha
 
 
 @row("add.Tensor", "add.Scalar")
 def _(e, a, b, alpha=1):
-    a, b = _alpha_kind(e, a, b, alpha)
+    a, b, alpha = _with_alpha(e, a, b, alpha)
     return e.map("logical_or" if a.dtype == "bool" else "add", a, scaled(e, b, alpha))
 
 
 @row("sub.Tensor", "sub.Scalar")
 def _(e, a, b, alpha=1):
-    a, b = _alpha_kind(e, a, b, alpha)
+    a, b, alpha = _with_alpha(e, a, b, alpha)
     return e.map("sub", a, scaled(e, b, alpha))
 
 
 @row("rsub.Tensor", "rsub.Scalar")
 def _(e, a, b, alpha=1):
-    a, b = _alpha_kind(e, a, b, alpha)
+    a, b, alpha = _with_alpha(e, a, b, alpha)
     return e.map("sub", b, scaled(e, a, alpha))
 
 
 @row("mul.Tensor", "mul.Scalar")
 def _(e, a, b):
-    a, b = e.promote(Promotion.DEFAULT, a, b)
+    a, b = e.promote(Promotion.DEFAULT, a, b, exact=True)
     return e.map("logical_and" if a.dtype == "bool" else "mul", a, b)
 
 
 @row("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def _(e, a, b):
-    return e.map("div", *e.promote(Promotion.INT_TO_FLOAT, a, b))
+    return e.map("div", *e.promote(Promotion.INT_TO_FLOAT, a, b, exact=True))
 
 
 @row("div.Tensor_mode", "div.Scalar_mode")
 def _(e, a, b, rounding_mode=None):
     kind = Promotion.INT_TO_FLOAT if rounding_mode is None else Promotion.DEFAULT
-    return e.map({None: "div", "floor": "floor_div", "trunc": "trunc_div"}[rounding_mode], *e.promote(kind, a, b))
+    return e.map({None: "div", "floor": "floor_div", "trunc": "trunc_div"}[rounding_mode],
+                 *e.promote(kind, a, b, exact=True))
 
 
 @row("pow.Tensor_Tensor", "pow.Scalar", "pow.Tensor_Scalar")
@@ -393,8 +405,10 @@ def _(e, x, dim, dtype=None):
 # --- same values ------------------------------------------------------------------------------------------------------
 @row("threshold")
 def _(e, x, threshold, value):
-    threshold, value = (e.full(n if x.dtype in FLOATS else int(n), x.dtype) for n in (threshold, value))
-    return e.map("where", e.map("le", x, threshold), value, x)
+    """PyTorch compares 16-bit floats with the threshold in f32."""
+    threshold, value = (n if x.dtype in FLOATS else int(n) for n in (threshold, value))
+    wide = e.wide(x)
+    return e.map("where", e.map("le", wide, e.scalar_like(wide, threshold)), e.scalar_like(x, value), x)
 
 
 @row("clone", "lift_fresh_copy")
