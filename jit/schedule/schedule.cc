@@ -146,6 +146,8 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
                                 coefficient(a.address, s.classes[best_inner].back()) == Dim(1);
                        });
   const bool filled = best_par >= 0 && !is_narrow_loop(s.classes[best_par]);
+  if (carried && !filled)
+    return s;  // a few long scans take less time one after another than as lanes that are gathered
   if (best_par >= 0 &&
       (!inner_possible || par_score > inner_score || (windows && (filled || par_score == inner_score)))) {
     s.simd_par = true;

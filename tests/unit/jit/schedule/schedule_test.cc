@@ -198,5 +198,18 @@ TEST(Schedule, FoldsGoInTheOrderOfMemory) {
   EXPECT_EQ(merged(false, true), (Classes{{0}, {1}, {2}, {3}, {4}, {5}}));
 }
 
+TEST(Schedule, FewLongScansRunOneAfterAnother) {
+  DimTable dims;
+  const Dim columns = dims.symbol("M");
+  const Access x{address({{0, columns}, {1, Dim(1)}})};
+  const auto lanes_of = [&](Dim rows) {
+    return schedule(dims, {{rows, Dim(0), false, 0}, {columns, Dim(0), true, 1}}, {x}, {false, false}, true)
+        .simd_par;
+  };
+  EXPECT_FALSE(lanes_of(Dim(7)));
+  EXPECT_TRUE(lanes_of(Dim(8)));
+  EXPECT_TRUE(lanes_of(dims.symbol("N")));
+}
+
 }  // namespace
 }  // namespace tenon::jit
