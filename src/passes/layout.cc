@@ -6,7 +6,7 @@
 //   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
 //   a reshape that adds axes of size 1 at the end adds them before T
 // An input whose channels are innermost in memory counts as such a T of an image in this order, so what is computed from it alone is stored
-// in the same order. A transpose that meets its inverse disappears (simplify). Graphs without convolutions and poolings do not change.
+// in the same order, also in graphs without convolutions. A transpose that meets its inverse disappears (simplify).
 // If all convolutions of a graph are pointwise and have long planes, each that reads no such T is the product of a matrix and the planes of
 // each image instead: no image is transposed.
 // Tested by tests/golden/passes/layout_*.tn.
@@ -80,7 +80,7 @@ class LayoutPass {
     };
     const auto start = [&](Builder& b, std::vector<ValueId>& map) {
       b_ = &b;
-      if (std::any_of(source_.nodes.begin(), source_.nodes.end(), has_images)) transpose_inputs(map);
+      transpose_inputs(map);
     };
     as_products_ = std::ranges::all_of(source_.nodes, [&](const Node& n) {
       return !has_images(n) || (is_pointwise(source_, n) && pays_as_product(source_, n));
