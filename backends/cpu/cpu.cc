@@ -19,6 +19,7 @@
 #include "src/ir/builder.h"
 #include "src/ir/group.h"
 #include "src/ir/outline.h"
+#include "src/ops/bodies/bodies.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/indices.h"
 
@@ -170,13 +171,27 @@ class KernelGroup final : public Executable {
   }
 };
 
+// Whether lanes along the channels of a group, which are innermost, would take more time than lanes along all channels. With 40 channels in
+// each of 32 groups, 16x16 pixels take 0.8 of the time with lanes along all channels, with 64 channels in each of 20 groups 1.2.
+bool has_narrow_groups(const Graph& graph, const Node& node) {
+  constexpr int64_t kFewChannels = 48;
+  if (node.op != ops::group_norm || attr_as<std::string>(node, "layout") != "channels_last") return false;
+  const auto each = graph.dims->divide(node.type.shape.back(), attr_as<Dim>(node, "groups"));
+  return each && each->is_const() && each->value() <= kFewChannels;
+}
+
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
   bool runs_loops() const override { return true; }
 
   Bid bid(const Graph& graph, ValueId v) const override {
+    if (has_narrow_groups(graph, graph.node(v))) return {true, 1, "channels are averaged before groups"};
     return Bid::at(1, "runs as loops", jit::has_loops(graph, v));
+  }
+  ValueId legalize(Builder& b, Node node) const override {
+    return has_narrow_groups(b.graph(), node) ? bodies::group_norm_by_channels(b, node)
+                                              : b.add(std::move(node));
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,

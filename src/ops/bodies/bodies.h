@@ -38,6 +38,9 @@ ValueId logsumexp(Builder& b, const Node& node);
 ValueId layer_norm(Builder& b, const Node& node);
 ValueId rms_norm(Builder& b, const Node& node);
 ValueId group_norm(Builder& b, const Node& node);
+// The same for layout "channels_last": the mean of each channel, then of the channels of a group, as one number for each channel. So lanes
+// run along all channels, while those of group_norm run along the channels of a group.
+ValueId group_norm_by_channels(Builder& b, const Node& node);
 ValueId instance_norm(Builder& b, const Node& node);
 ValueId batch_norm(Builder& b, const Node& node);
 

@@ -9,11 +9,15 @@ ValueId inverse_root(Builder& b, ValueId v, const Node& node) {
   return b(ops::rsqrt, {b(ops::add, {v, like(b, v, attr_as<double>(node, "eps"))})});
 }
 
-// (x - mean) * rsqrt(var + eps) over the axes.
-ValueId standardise(Builder& b, ValueId x, const Dims& axes, const Node& node) {
-  const ValueId centred = b(ops::sub, {x, average(b, x, axes)});
-  const ValueId variance = average(b, b(ops::mul, {centred, centred}), axes);
+// (x - mean) * rsqrt(var + eps); mean(v) is the mean over some axes.
+template <class Mean>
+ValueId standardise(Builder& b, ValueId x, const Node& node, Mean mean) {
+  const ValueId centred = b(ops::sub, {x, mean(x)});
+  const ValueId variance = mean(b(ops::mul, {centred, centred}));
   return b(ops::mul, {centred, inverse_root(b, variance, node)});
+}
+ValueId standardise(Builder& b, ValueId x, const Dims& axes, const Node& node) {
+  return standardise(b, x, node, [&](ValueId v) { return average(b, v, axes); });
 }
 
 Dims last_axes(int rank, int64_t axes) {
@@ -65,6 +69,26 @@ ValueId group_norm(Builder& b, const Node& node) {
   const ValueId y = b.reshape(standardise(b, b.reshape(x, split), axes, node), shape);
   return narrow(b, node,
                 scale_and_shift(b, node, 1, y, [&](ValueId v) { return along(b, v, rank, channel); }));
+}
+
+ValueId group_norm_by_channels(Builder& b, const Node& node) {
+  const ValueId x = wide(b, node.inputs[0]);
+  const Dims shape = b.shape(x);
+  const int rank = static_cast<int>(shape.size());
+  const Dim channels = shape[rank - 1], groups = attr_as<Dim>(node, "groups");
+  const auto each = b.dims().divide(channels, groups);
+  TENON_CHECK(each.has_value() && is_channels_last(node), "channels are innermost and fall into groups");
+  Dims pixels, of_channels(rank, Dim(1));
+  for (int i = 1; i < rank - 1; ++i) pixels.push_back(Dim(i));
+  of_channels[0] = shape[0], of_channels[rank - 1] = channels;
+  const ValueId y = standardise(b, x, node, [&](ValueId v) {
+    if (!pixels.empty()) v = average(b, v, pixels);
+    const ValueId parts = b.reshape(v, {shape[0], groups, Dim(1), *each});
+    const ValueId repeated = b(ops::expand, {parts}, {{"shape", Dims{shape[0], groups, *each, *each}}});
+    return b.reshape(average(b, repeated, {Dim(3)}), of_channels);
+  });
+  return narrow(b, node,
+                scale_and_shift(b, node, 1, y, [&](ValueId v) { return along(b, v, rank, rank - 1); }));
 }
 
 ValueId instance_norm(Builder& b, const Node& node) {
