@@ -230,6 +230,16 @@ def test_only_the_selection_runs_in_pytorch_where_sizes_depend_on_values(rng):
     assert "indexing by a mask: the size of the result depends on values" in reasons and not any("AOTAutograd" in why for why in reasons), reasons
 
 
+def test_equal_selections_keep_the_symbols_of_their_sizes():
+    def f(x, i):
+        return x[i[i != 3]].sum() + x[i[i != 3]].sin().sum()
+
+    x, i = torch.randn(5, 4, requires_grad=True), torch.randint(0, 5, (9,))
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        got = torch.compile(f, backend="tenon")(x, i)
+    torch.testing.assert_close((got, *torch.autograd.grad(got, x)), (f(x, i), *torch.autograd.grad(f(x, i), x)))
+
+
 def test_explain_tells_what_is_saved():
     model, x = Block(), torch.randn(4, 16, 32)
     sizes = {name: trained(model, x, options)[2] for name, options in CASES.items()}

@@ -44,7 +44,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
         if options.recompute == "cheap":
             _recompute_norms(joint)
         wanted = {"activation_memory_budget": max(budget, least)} if limited else {"ban_recompute_materialized_backward": False}
-        if _draws_alike(joint):
+        if _has_calls_to_keep_apart(joint):
             wanted["cse"] = False
         with config.patch(wanted):
             graphs = min_cut_rematerialization_partition(joint, inputs, **named)
@@ -66,10 +66,13 @@ def _keep_random_numbers(joint):
     return LEAST_BUDGET if drawing else 0.0
 
 
-def _draws_alike(joint):
-    """Whether several nodes draw by one operator of which PyTorch's min-cut merges equal calls. It would draw their numbers once."""
-    drawing = [n.target for n in joint.graph.nodes if n.op == "call_function" and rng.draws_numbers(n)]
+def _has_calls_to_keep_apart(joint):
+    """Whether PyTorch's min-cut would merge equal calls that it must keep apart. Merged calls that draw random numbers draw them once; of
+    merged calls that bind sizes (nonzero), only one gives its symbol a value."""
+    calls = [n for n in joint.graph.nodes if n.op == "call_function"]
+    drawing = [n.target for n in calls if rng.draws_numbers(n)]
     merged = [t for t in drawing if isinstance(t, torch._ops.OpOverload) and t.overloadpacket not in rand_ops]
+    merged += [n.target for n in calls if n.meta.get("unbacked_bindings")]
     return len(set(merged)) < len(merged)
 
 
