@@ -145,3 +145,14 @@ def test_numbers_are_rounded_to_16_bits_where_pytorch_rounds_them(name, dtype):
     f = OPS_WITH_NUMBERS[name]
     x = torch.cat([torch.randn(2045), torch.full((3,), 0.3)]).to(dtype)
     assert torch.equal(torch.compile(f, backend="tenon", dynamic=False)(x, 0.3), f(x, 0.3))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_slices_of_16_bits_are_added_in_f32(dtype):
+    x, index, rows = torch.zeros(4, 33, dtype=dtype), torch.arange(3000) % 2, torch.rand(3000, 33).to(dtype)
+
+    def f(x, index, rows):
+        return x.index_add(0, index, rows)
+
+    got, want = torch.compile(f, backend="tenon")(x, index, rows), f(x.double(), index, rows.double())
+    assert ((got - want).abs() <= want.abs() * torch.finfo(dtype).eps).all()

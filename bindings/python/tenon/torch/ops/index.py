@@ -8,6 +8,7 @@ import math
 
 from ...graph_text import FLOATS, Unsupported, Value
 from ..lowering import sizes
+from ..lowering.emitter import CPU
 from ..lowering.sizes import broadcast
 from .map import number_is, scaled
 from .row import row
@@ -90,9 +91,10 @@ def _rows_of(e, x, dim, index, source):
 
 @row("index_add")
 def _(e, x, dim, index, source, alpha=1):
+    """PyTorch adds slices of 16-bit floats in f32 and single elements in 16 bits."""
     shape = x.shape
     x, axis, index, source = _rows_of(e, x, dim, index, source)
-    if not number_is(alpha, 1):
+    if not number_is(alpha, 1) or x.rank > 1 and e.device == CPU:
         x, source = e.wide(x), e.wide(source)
     return e.reshape(e.cast(_put(e, x, axis, index, scaled(e, source, alpha), "add"), e.dtype), shape)
 
