@@ -1,6 +1,7 @@
 // See bodies.h. Pooling is a fold over windows of the padded input.
 #include <algorithm>
 
+#include "src/ir/group.h"
 #include "src/ops/bodies/body_help.h"
 
 namespace tenon::bodies {
@@ -16,9 +17,15 @@ Dims counted_from(int64_t first, size_t count) {
   return out;
 }
 
-// Whether the body runs on x as it is: x is no channels_first tensor seen through a transpose.
+// Whether the body runs on x as it is: channels are innermost in memory, and x is no channels_first tensor seen through a transpose.
 bool runs_channels_last(Builder& b, const Node& node) {
-  return is_channels_last(node) && b.graph().node(node.inputs[0]).op != ops::transpose;
+  if (!is_channels_last(node)) return false;
+  const Node& x = b.graph().node(node.inputs[0]);
+  if (x.op != ops::transpose) return true;
+  Dims seen;
+  const Dims strides = stored_strides(b.graph(), x.inputs[0]);
+  for (const int64_t axis : attr_ints(x, "perm")) seen.push_back(strides[axis]);
+  return seen == dense_strides(b.dims(), x.type.shape);
 }
 
 // Pads x with `value` and folds the windows over its spatial axes with `row`.
