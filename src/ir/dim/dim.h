@@ -94,6 +94,7 @@ class DimTable {
   bool set_equal(Dim a, Dim b);
   struct Equality {
     Dim a, b;
+    friend bool operator==(const Equality&, const Equality&) = default;
   };
   const std::vector<Equality>& equalities() const { return equalities_; }
   // Whether a == b for all values of the symbols that the facts allow, or for none; nullopt if it depends or

@@ -149,6 +149,7 @@ void DimTable::add_rewrites_of(Dim a, Dim b) {
 
 bool DimTable::set_equal(Dim a, Dim b) {
   if (const auto known = equal(a, b)) return *known;
+  if (std::ranges::find(equalities_, Equality{a, b}) != equalities_.end()) return true;
   equalities_.push_back({a, b});
   // A rule may change the form of the sizes in older facts. Repeat until all facts hold in their new form.
   for (int round = 0; round < kMaxRounds; ++round) {

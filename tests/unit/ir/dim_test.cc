@@ -157,6 +157,9 @@ TEST(Dim, EqualAsFarAsIsKnown) {
   EXPECT_TRUE(t.set_equal(t.mul(n, 2), t.mul(m, 2)));  // follows from the first fact
   EXPECT_EQ(t.equalities().size(), 1u);
   EXPECT_EQ(t.equal(before, t.add(n, 1)), true);  // also for a size that is older than the fact
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(t.set_equal(t.overflow(), n));  // a fact without a rule is kept once
+  EXPECT_EQ(t.equalities().size(), 2u);
 }
 
 TEST(Dim, Divide) {
