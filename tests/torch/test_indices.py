@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import tenon
+
 PROGRAMS = {
     "flip_reshape_sum": lambda x: (x + x[0]).reshape(-1).flip(0),
     "flip_reshape_transpose": lambda x: x.transpose(0, 1).reshape(-1).flip(0),
@@ -28,3 +30,24 @@ def test_program(name, dynamic):
         x = torch.arange(2 * sizes[1] * sizes[2], dtype=torch.float32).reshape(sizes) % 11 - 5
         with torch.inference_mode():
             torch.testing.assert_close(compiled(x), program(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_an_index_expanded_over_rows_is_read_once_for_each_row(dim, reduce, dtype, dynamic):
+    def f(x, rows, source):
+        lead = [1] * source.dim()
+        lead[dim] = -1
+        index = rows.view(lead).expand_as(source)
+        return x.scatter_reduce(dim, index, source, reduce), x.scatter_reduce(dim, index, source, reduce, include_self=False), x.gather(dim, index)
+
+    compiled = torch.compile(f, backend="tenon", dynamic=dynamic, options={"fallback": "error"})
+    for shape in ((4, 3, 5), (7, 6, 2)):
+        x, source = (torch.randint(0, 4, shape).to(dtype) for _ in range(2))
+        rows = torch.randint(0, shape[dim] - 1, (shape[dim],))
+        with tenon.profile() as profile:
+            got = compiled(x, rows, source)
+        torch.testing.assert_close(got, f(x, rows, source))
+        assert "scatter" not in profile.table(400) and "take_along" not in profile.table(400)

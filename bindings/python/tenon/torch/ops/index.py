@@ -65,8 +65,23 @@ def _(e, x, dim, indices):
     return e.gather(x, _index(e, indices), dim, wrap=False)
 
 
+def _index_of_rows(e, index, axis, x):
+    """The index of each row of x as a vector, if `index` repeats it along the other axes, as index[:, None].expand(-1, n) does; else
+    None."""
+    others = [i for i in range(index.rank) if i != axis]
+    if not others or any(index.fake.stride(i) != 0 for i in others):
+        return None
+    if not all(sizes.same(index.shape[i], x.shape[i]) and sizes.at_least(index.shape[i], 1) for i in others):
+        return None
+    for i in others:
+        index = e.slice(index, i, 0, 1)
+    return e.reshape(index, [index.shape[axis]])
+
+
 @row("gather")
 def _(e, x, dim, indices, sparse_grad=False):
+    if x.rank and indices.rank and (rows := _index_of_rows(e, indices, dim % x.rank, x)) is not None:
+        return e.gather(x, _index(e, rows), dim, wrap=False)
     x, index = _vector(e, x), _vector(e, _index(e, indices))
     for axis in range(x.rank):  # on the other axes PyTorch allows fewer indices than positions
         if axis != dim % x.rank:
@@ -163,6 +178,7 @@ def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
     axis = dim % x.rank
     if sizes.is_empty(index.shape):
         return e.reshape(x, shape)
+    rows = _index_of_rows(e, index, axis, x) if shape else None
     if isinstance(source, Value):
         for i, n in enumerate(index.shape):
             source = e.slice(source, i, 0, n)
@@ -170,13 +186,30 @@ def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
         source = e.full(source, dtype, index.shape)
     if mode != "set":
         x, source = e.wide(x), e.wide(source)
+
+    def put(x, source, mode):
+        return _scatter(e, x, axis, index, source, mode) if rows is None else _put(e, x, axis, rows, source, mode)
+
+    def of_rows(start, updates, how):
+        """A number for each row of x, from `start` and the updates of the rows that the index names."""
+        number = _put(e, start, 0, rows, e.expand(updates, rows.shape), how)
+        return e.reshape(number, number.shape + (1,) * (x.rank - axis - 1))
+
     if not include_self:
-        x = _scatter(e, x, axis, index, e.full(neutral(mode, dtype), x.dtype, index.shape), "set")
-    y = _scatter(e, x, axis, index, source, mode)
+        start = e.full(neutral(mode, dtype), x.dtype)
+        if rows is None:
+            x = put(x, e.expand(start, index.shape), "set")
+        else:
+            x = e.map("where", of_rows(e.full(False, "bool", [x.shape[axis]]), e.full(True, "bool"), "set"), start, x)
+    y = put(x, source, mode)
     if mean:
         if dtype == "bool":
             raise Unsupported("the mean of bools")
-        count = _scatter(e, e.full(int(bool(include_self)), x.dtype, x.shape), axis, index, e.full(1, x.dtype, index.shape), "add")
+        first, one = e.full(int(bool(include_self)), x.dtype), e.full(1, x.dtype)
+        if rows is None:
+            count = put(e.expand(first, x.shape), e.expand(one, index.shape), "add")
+        else:
+            count = of_rows(e.expand(first, [x.shape[axis]]), one, "add")
         y = _mean(e, y, count)
     return e.reshape(e.cast(y, dtype), shape)
 
