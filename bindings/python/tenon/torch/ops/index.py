@@ -138,24 +138,34 @@ def _(e, x, dim, index, value):
 
 
 def _mean(e, total, count):
+    if total.dtype == "bool":
+        raise Unsupported("the mean of bools")
     count = e.map("maximum", count, e.scalar_like(count, 1))
     return e.map("div" if total.dtype in FLOATS else "floor_div", total, count)
 
 
 @row("index_reduce")
 def _(e, x, dim, index, source, reduce, include_self=True):
-    shape, mode = x.shape, _MODES[reduce]
+    shape = x.shape
     x, axis, index, source = _rows_of(e, x, dim, index, source)
+    return e.reshape(_fold_rows(e, x, axis, index, source, _MODES[reduce], include_self, reduce == "mean"), shape)
+
+
+def _fold_rows(e, x, axis, index, source, mode, include_self, mean):
+    """Folds the slices of source along an axis into the slices of x that the vector `index` names."""
+    def of_rows(start, update, how):
+        """A number for each slice of x: start, and `update` for each time that the index names the slice."""
+        number = _put(e, e.expand(start, [x.shape[axis]]), 0, index, e.expand(update, index.shape), how)
+        return e.reshape(number, number.shape + (1,) * (x.rank - axis - 1))
+
+    into = x
     if not include_self:
-        x = _put(e, x, axis, index, e.full(neutral(mode, x.dtype), x.dtype, source.shape))
-    y = _put(e, x, axis, index, source, mode)
-    if reduce == "mean":
-        if x.dtype == "bool":
-            raise Unsupported("the mean of bools")
-        start = e.full(int(bool(include_self)), x.dtype, [x.shape[axis]])
-        count = _put(e, start, 0, index, e.full(1, x.dtype, index.shape), "add")
-        y = _mean(e, y, e.reshape(count, (x.shape[axis],) + (1,) * (x.rank - axis - 1)))
-    return e.reshape(y, shape)
+        named = of_rows(e.full(False, "bool"), e.full(True, "bool"), "set")
+        into = e.map("where", named, e.full(neutral(mode, x.dtype), x.dtype), x)
+    y = _put(e, into, axis, index, source, mode)
+    if mean:
+        y = _mean(e, y, of_rows(e.full(int(bool(include_self)), x.dtype), e.full(1, x.dtype), "add"))
+    return y
 
 
 # --- scatter ----------------------------------------------------------------------------------------------------------
@@ -187,30 +197,15 @@ def _folded(e, x, dim, index, source, mode, include_self=True, mean=False):
     if mode != "set":
         x, source = e.wide(x), e.wide(source)
 
-    def put(x, source, mode):
-        return _scatter(e, x, axis, index, source, mode) if rows is None else _put(e, x, axis, rows, source, mode)
-
-    def of_rows(start, updates, how):
-        """A number for each row of x, from `start` and the updates of the rows that the index names."""
-        number = _put(e, start, 0, rows, e.expand(updates, rows.shape), how)
-        return e.reshape(number, number.shape + (1,) * (x.rank - axis - 1))
-
-    if not include_self:
-        start = e.full(neutral(mode, dtype), x.dtype)
-        if rows is None:
-            x = put(x, e.expand(start, index.shape), "set")
-        else:
-            x = e.map("where", of_rows(e.full(False, "bool", [x.shape[axis]]), e.full(True, "bool"), "set"), start, x)
-    y = put(x, source, mode)
-    if mean:
-        if dtype == "bool":
-            raise Unsupported("the mean of bools")
-        first, one = e.full(int(bool(include_self)), x.dtype), e.full(1, x.dtype)
-        if rows is None:
-            count = put(e.expand(first, x.shape), e.expand(one, index.shape), "add")
-        else:
-            count = of_rows(e.expand(first, [x.shape[axis]]), one, "add")
-        y = _mean(e, y, count)
+    if rows is not None:
+        y = _fold_rows(e, x, axis, rows, source, mode, include_self, mean)
+    else:
+        if not include_self:
+            x = _scatter(e, x, axis, index, e.full(neutral(mode, dtype), x.dtype, index.shape), "set")
+        y = _scatter(e, x, axis, index, source, mode)
+        if mean:
+            count = _scatter(e, e.full(int(bool(include_self)), x.dtype, x.shape), axis, index, e.full(1, x.dtype, index.shape), "add")
+            y = _mean(e, y, count)
     return e.reshape(e.cast(y, dtype), shape)
 
 
