@@ -385,7 +385,7 @@ TEST(Prefetch, RowsAreAskedForByThePassesInTheMiddle) {
   EXPECT_EQ(prefetched(head + first + middle + last), "x from 1, y of 1");
   EXPECT_EQ(prefetched(head + first + light + last), "y of 1");
   EXPECT_EQ(prefetched(head + first + last), "y of 0");
-  // What is not prefetched: one pass; steps of another size; a row that every iteration reads; columns; another length.
+  // prefetches() leaves out: one pass; steps of another size; a row that every iteration reads; columns; another length.
   EXPECT_EQ(
       prefetched(head + "for simd %l in M { %v = load %x[M*%i + %l]  store %y[M*%i + %l], %v }\n}\n}\n"), "");
   EXPECT_EQ(prefetched(head + "%s = reduce add simd %j in M { %v = load %x[M*%i + 2*%j]  yield %v }\n" +

@@ -63,6 +63,21 @@ TEST(Emit, SoftmaxShape) {
         sizes_around("M", {{"N", 3}}));
 }
 
+TEST(Emit, RowsThatAreReadOnce) {
+  check(R"(kernel @sums(N, M; in %x: f32, out %y: f32, out %z: f32) {
+    par %i in N {
+      %s, %m = reduce add, maximum simd %j in M unroll 4 {
+        %v = load %x[M*%i + %j]
+        %w = mul %v, %v
+        yield %w, %v
+      }
+      store %y[%i], %s
+      store %z[%i], %m
+    }
+  })",
+        sizes_around("M", {{"N", 3}}));
+}
+
 TEST(Emit, ColumnReduceAndScan) {
   check(R"(kernel @columns(N, M; in %x: f32, out %s: f32, out %m: f32, out %run: f32) {
     par simd %j in M {
