@@ -99,6 +99,8 @@ Kernels in_tiles_for_cpu(Kernels kernels, bool trial) {
   kernels = after("tile_columns", std::move(kernels), trial);
   for (LoweredKernel& k : kernels) k.kernel = tile_transposed(std::move(k.kernel), k.sizes);
   kernels = after("tile_transposed", std::move(kernels), trial);
+  for (LoweredKernel& k : kernels) k.kernel = tile_rows(std::move(k.kernel), k.sizes);
+  kernels = after("tile_rows", std::move(kernels), trial);
   return after("join_pieces", join_pieces(std::move(kernels)), trial);
 }
 
@@ -171,6 +173,7 @@ constexpr Pass kPasses[] = {
      [](const Kernel& k, DimTable& dims) { return one(tile_columns(k, alone(k, dims).sizes), k); }},
     {"tile_transposed",
      [](const Kernel& k, DimTable& dims) { return one(tile_transposed(k, alone(k, dims).sizes), k); }},
+    {"tile_rows", [](const Kernel& k, DimTable& dims) { return one(tile_rows(k, alone(k, dims).sizes), k); }},
     {"merge_map", [](const Kernel& k, DimTable&) { return one(merge_map(k), k); }},
     {"join_online_reductions", [](const Kernel& k, DimTable&) { return one(join_online_reductions(k), k); }},
     {"kernel_fission",

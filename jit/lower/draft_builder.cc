@@ -107,14 +107,18 @@ Ref DraftBuilder::load_tensor(ValueId v, const Index& address, int least_depth) 
   return r;
 }
 
+void DraftBuilder::note(const Access& access) {
+  if (std::ranges::find(draft_.accesses, access) == draft_.accesses.end()) draft_.accesses.push_back(access);
+}
+
 Ref DraftBuilder::load(DraftBuffer buffer, DType type, const Index& address, int least_depth) {
-  draft_.accesses.push_back({address, false});
+  note({address, false, buffer.id()});
   return emit({.stmt = {.kind = Stmt::Kind::load}, .buffer = buffer, .address = address}, type,
               std::max(least_depth, depth_of(address)));
 }
 
 void DraftBuilder::store(DraftBuffer buffer, const Index& address, Ref value) {
-  draft_.accesses.push_back({address, true});
+  note({address, true, buffer.id()});
   const int depth = std::max(depth_of(address), scopes_.empty() ? 0 : 1);
   block_at(depth).push_back(
       {.stmt = {.kind = Stmt::Kind::store, .args = {value}}, .buffer = buffer, .address = address});

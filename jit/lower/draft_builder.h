@@ -90,6 +90,8 @@ class DraftBuilder : public Evaluator {
   std::map<Ref, Ref> stored_;  // narrow floats: the value as the tensor holds it
 
  private:
+  // Adds the access to those of the draft, once.
+  void note(const Access& access);
   DraftBlock& block_at(int depth);
   bool is_sure(const Fault& fault, const std::vector<Ref>& args) const;
 

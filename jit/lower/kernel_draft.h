@@ -17,6 +17,7 @@ struct DraftBuffer {
   enum class Kind : uint8_t { argument, local };
   Kind kind = Kind::argument;
   int number = 0;  // in KernelDraft::arguments or KernelDraft::locals
+  int id() const { return kind == Kind::argument ? number : ~number; }  // unlike those of other buffers
 };
 
 struct DraftStmt {
@@ -38,9 +39,10 @@ struct KernelDraft {
     int local;
     OpId fold;
   };
-  std::vector<DType> types;      // of the values
-  DraftBlock body;               // of the par nest
-  std::vector<Access> accesses;  // of all loads and stores
+  std::vector<DType> types;  // of the values
+  DraftBlock body;           // of the par nest
+  // Loads and stores, each once: the first loop over a row fetches it, and the next ones find it near.
+  std::vector<Access> accesses;
   std::vector<ValueId> arguments;
   std::vector<Local> locals;
   Dims sizes;  // the Dim of each size argument

@@ -13,6 +13,8 @@ namespace tenon::jit {
 struct Access {
   Index address;  // in elements
   bool store = false;
+  int buffer = 0;  // a number of its own
+  friend bool operator==(const Access&, const Access&) = default;
 };
 
 // The final loops.
@@ -36,8 +38,8 @@ bool is_narrow(Dim extent);
 Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<uint32_t>& merged);
 
 // fixed[a]: axis a keeps its own loop, because its variable is used as a value. carried: the inner axes are
-// sequential (scan): they never run across lanes and never merge. folds: what folds of lanes on a CPU take, in
-// sums. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow.
+// sequential (scan): they never run across lanes and never merge. folds: as in narrow_below(); 0 on a
+// GPU. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow.
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
                   const std::vector<bool>& fixed, bool carried, int folds = 0,
                   bool unknown_is_narrow = false);

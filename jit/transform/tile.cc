@@ -195,18 +195,123 @@ Dim known(const Axis& a, const Dims& sizes) {
   return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size];
 }
 
-// The par axis along which some access steps by one while it jumps from lane to lane. -1: there is none.
-int crossing_axis(const Stmt& par, const Block& body, Ref lane) {
-  for (const Stmt& s : body) {
-    auto steps_by_one = [&](Ref var) {
-      return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
-    };
-    if (!steps_along(s, lane) || steps_by_one(lane)) continue;
-    for (size_t a = 0; a < par.axes.size(); ++a)
-      if (steps_by_one(par.axes[a].var)) return static_cast<int>(a);
-  }
+// The par axis along which the access steps by one while it jumps from lane to lane. -1: there is none.
+int crossing_axis(const Stmt& par, const Stmt& s, Ref lane) {
+  auto steps_by_one = [&](Ref var) {
+    return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
+  };
+  if (!steps_along(s, lane) || steps_by_one(lane)) return -1;
+  for (size_t a = 0; a < par.axes.size(); ++a)
+    if (steps_by_one(par.axes[a].var)) return static_cast<int>(a);
   return -1;
 }
+
+// Runs the rows of a par nest in tiles. Accesses that walk along a row in long steps, and step by one from row to row, go through locals: a
+// copy fills the local of a load before the rows of a tile run, and another empties the local of a store behind them.
+class Rows {
+ public:
+  Rows(Kernel kernel, const Dims& sizes) : k_(std::move(kernel)), sizes_(sizes) {}
+
+  Kernel run() {
+    for (Stmt& loop : k_.body[0].body)
+      if (is_loop(loop) && loop.axes.size() == 1 && loop.axes[0].of == kNoRef && !loop.axes[0].counts_tiles())
+        for (Stmt& s : loop.body) add(s, loop.axes[0]);
+    if (crossing_.empty()) return std::move(k_);
+
+    Stmt& par = k_.body[0];
+    Axis& axis = par.axes[static_cast<size_t>(across_)];
+    row_ = axis.var;
+    axis = {KernelBuilder(k_, par.body).variable("t"), axis.extent, {kTransposeAcross}};
+    tile_ = axis.var;
+    Block body, last;
+    for (Crossing& c : crossing_) {
+      c.local = static_cast<int>(k_.buffers.size());
+      const Buffer& buffer = k_.buffers[static_cast<size_t>(c.buffer)];
+      const bool loads = buffer.role == Buffer::Role::in;
+      k_.buffers.push_back({Buffer::Role::local,
+                            buffer.type,
+                            "r" + std::to_string(c.local),
+                            {kTransposeAcross * c.length.factor, c.length.size}});
+      copy(loads ? body : last, c, loads);
+      for (auto& [access, along] : c.accesses) access->buffer = c.local, access->address = in_local(c, along);
+    }
+    body.push_back({.kind = K::loop, .axes = {{.var = row_, .of = tile_}}, .body = std::move(par.body)});
+    append(body, std::move(last));
+    par.body = std::move(body);
+    return std::move(k_);
+  }
+
+ private:
+  struct Crossing {
+    int buffer;
+    Address start;                                     // of the row
+    Term step;                                         // along the row, without the variable
+    Extent length;                                     // of the row
+    std::vector<std::pair<Stmt*, Ref>> accesses = {};  // and the variable along the row
+    int local = -1;
+  };
+
+  // Notes the access if it crosses the rows and reads an input or is the only access of an output.
+  void add(Stmt& s, const Axis& along) {
+    const Stmt& par = k_.body[0];
+    const int across = is_access(s) ? crossing_axis(par, s, along.var) : -1;
+    if (across < 0 || (across_ >= 0 && across != across_) ||
+        !tiles_transposed(known(par.axes[static_cast<size_t>(across)], sizes_), known(along, sizes_)))
+      return;
+    const Buffer::Role role = k_.buffers[static_cast<size_t>(s.buffer)].role;
+    if (role == Buffer::Role::local || (role == Buffer::Role::out && accesses_of(s.buffer) > 1)) return;
+    Crossing c{.buffer = s.buffer, .start = s.address, .step = {}, .length = along.extent};
+    const auto step = std::ranges::find(c.start, along.var, &Term::var);
+    c.step = {step->factor, step->size};
+    c.start.erase(step);
+    const auto is_outer = [&](const Term& t) {
+      return t.var == kNoRef || std::ranges::find(par.axes, t.var, &Axis::var) != par.axes.end();
+    };
+    if (!std::ranges::all_of(c.start, is_outer)) return;
+    across_ = across;
+    auto same = std::ranges::find_if(crossing_, [&](const Crossing& o) {
+      return o.buffer == c.buffer && o.start == c.start && o.step == c.step && o.length == c.length;
+    });
+    if (same == crossing_.end()) same = crossing_.insert(same, std::move(c));
+    same->accesses.emplace_back(&s, along.var);
+  }
+  int accesses_of(int buffer) const {
+    int count = 0;
+    each_stmt(k_.body, [&](const Stmt& s) { count += is_access(s) && s.buffer == buffer; });
+    return count;
+  }
+
+  Address in_local(const Crossing& c, Ref along) const {
+    return {Term{c.length.factor, c.length.size, row_},
+            Term{-kTransposeAcross * c.length.factor, c.length.size, tile_}, Term{1, -1, along}};
+  }
+  // Copies the rows of the tile to or from the local.
+  void copy(Block& block, const Crossing& c, bool loads) {
+    KernelBuilder b(k_, block);
+    const Axis part{b.variable("t"), c.length, {kTransposeAlong}};
+    const Axis along{.var = b.variable("j"), .of = part.var};
+    const Axis across{.var = b.variable("i"), .of = tile_};
+    Address outside = c.start, inside = in_local(c, along.var);
+    outside.push_back({c.step.factor, c.step.size, along.var});
+    for (Address* a : {&outside, &inside})
+      for (Term& t : *a)
+        if (t.var == row_) t.var = across.var;
+    b.loop(part, false, [&](KernelBuilder& parts) {
+      parts.loop(along, true, [&](KernelBuilder& lanes) {
+        lanes.loop(across, false, [&](KernelBuilder& rows) {
+          const Ref value = rows.load(loads ? c.buffer : c.local, loads ? outside : inside);
+          rows.store(loads ? c.local : c.buffer, loads ? inside : outside, value);
+        });
+      });
+    });
+  }
+
+  Kernel k_;
+  const Dims& sizes_;
+  int across_ = -1;  // the par axis of the rows
+  Ref row_ = kNoRef, tile_ = kNoRef;
+  std::vector<Crossing> crossing_;
+};
 
 }  // namespace
 
@@ -217,7 +322,9 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   if (map.kind != K::loop || !map.simd || map.axes.size() != 1) return kernel;
   if (std::any_of(par.body.begin(), par.body.end() - 1, is_loop) || std::ranges::any_of(map.body, is_loop))
     return kernel;
-  const int cross = crossing_axis(par, map.body, map.axes[0].var);
+  int cross = -1;
+  for (const Stmt& s : map.body)
+    if (cross < 0) cross = crossing_axis(par, s, map.axes[0].var);
   if (cross < 0) return kernel;
   const Axis across = par.axes[cross], along = map.axes[0];
   if (!tiles_transposed(known(across, sizes), known(along, sizes))) return kernel;
@@ -238,6 +345,11 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   par.body.clear();
   par.body.push_back(std::move(loop));
   return kernel;
+}
+
+Kernel tile_rows(Kernel kernel, const Dims& sizes) {
+  if (kernel.body[0].simd) return kernel;
+  return Rows(std::move(kernel), sizes).run();
 }
 
 Kernel tile_columns(Kernel kernel, const Dims& sizes) {

@@ -18,4 +18,8 @@ Kernel tile_columns(Kernel kernel, const Dims& sizes);
 // line of memory is read once.
 Kernel tile_transposed(Kernel kernel, const Dims& sizes);
 
+// For rows whose elements lie far apart in a buffer, while the elements of neighboring rows lie side by side. Copies a tile of rows into a
+// local, or stores it from one, so that each line of memory is read or written once and the loops along a row read neighbors.
+Kernel tile_rows(Kernel kernel, const Dims& sizes);
+
 }  // namespace tenon::jit

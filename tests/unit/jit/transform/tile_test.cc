@@ -171,6 +171,73 @@ TEST(TileTransposed, BatchesAndTwoOperands) {
               transposed);
 }
 
+Kernel by_rows(Kernel k) {
+  DimTable dims;
+  return tile_rows(std::move(k), {dims.symbol("N"), dims.symbol("M")});
+}
+
+TEST(TileRows, LoopsShareTheCopyOfARow) {
+  expect_same(R"(kernel @k(N, M; in %x: i32, in %w: i32, out %y: i32, out %m: i32) {
+    par %b in 2, %i in N {
+      %w0 = load %w[%i]
+      %top = reduce maximum simd %j in M {
+        %v = load %x[%i + 2*N*%j + N*%b]
+        yield %v
+      }
+      %s = reduce add simd %j2 in M {
+        %v2 = load %x[%i + 2*N*%j2 + N*%b]
+        %d = sub %top, %v2
+        yield %d
+      }
+      store %m[N*%b + %i], %top
+      for simd %j3 in M {
+        %v3 = load %x[%i + 2*N*%j3 + N*%b]
+        %u3 = load %x[%i + N*%j3]
+        %a = add %v3, %s
+        %a2 = add %a, %u3
+        %a3 = add %a2, %w0
+        store %y[2*M*%i + M*%b + %j3], %a3
+      }
+    }
+  })",
+              by_rows);
+}
+
+TEST(TileRows, StoresGoThroughALocal) {
+  expect_same(R"(kernel @k(N, M; in %x: i32, out %y: i32, out %z: i32) {
+    par %i in N {
+      %top = reduce maximum simd %j in M {
+        %v = load %x[M*%i + %j]
+        yield %v
+      }
+      for simd %j2 in M {
+        %v2 = load %x[M*%i + %j2]
+        %d = sub %v2, %top
+        store %y[%i + N*%j2], %d
+        store %z[M*%i + %j2], %d
+      }
+    }
+  })",
+              by_rows);
+}
+
+TEST(TileRows, AnOutputThatIsReadAgainStaysInPlace) {
+  const Kernel k = parsed(R"(kernel @k(N, M; in %x: i32, out %y: i32, out %m: i32) {
+    par %i in N {
+      for simd %j in M {
+        %v = load %x[M*%i + %j]
+        store %y[%i + N*%j], %v
+      }
+      %top = reduce maximum simd %j2 in M {
+        %v2 = load %y[%i + N*%j2]
+        yield %v2
+      }
+      store %m[%i], %top
+    }
+  })");
+  EXPECT_EQ(print(by_rows(k)), print(k));
+}
+
 // The address depends on a value that the loop computes, so no square tile of memory can be loaded.
 TEST(TileTransposed, AComputedIndexIsReadByLane) {
   const std::string text = R"(kernel @k(N, M; in %x: i32, out %y: i32) {
