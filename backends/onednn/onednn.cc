@@ -229,26 +229,41 @@ Bid offered(const Graph& graph, std::span<const ValueId> members, const std::str
   return {true, 0.5, text};
 }
 
-Bid ask(const Graph& graph, std::span<const ValueId> members) {
-  if (graph.node(members[0]).op == ops::int_matmul && sums_of_integers_saturate())
-    return {false, 0, "without VNNI the library's sums of products of integers are not exact"};
-  if (is_by_vector(graph, graph.node(members[0])))
-    return {false, 0, "a product with one vector: loops read the matrix as fast"};
-  if (is_batch_of_vectors(graph, graph.node(members[0])))
-    return {false, 0, "a batch of products of one row or column: loops read the matrices as fast"};
-  if (is_depthwise_filter(graph, graph.node(members[0])))
-    return {false, 0, "a depthwise convolution of few taps along one axis: loops read the signal as it lies"};
-  if (averages_planes(graph.node(members[0])))
-    return {false, 0, "an average of windows of planes: loops put neighbouring windows in lanes"};
-  if (suits_pixel_lanes(graph, graph.node(members[0])))
-    return {false, 0, "a convolution of few channels: loops put neighbouring pixels in lanes"};
-  if (is_pointwise_to_few(graph, graph.node(members[0])))
-    return {false, 0, "a convolution by 1x1 windows to few channels: loops read the image as fast"};
+// Why loops take less time than the library's code for the node; empty if they do not.
+std::string suits_loops(const Graph& graph, const Node& node) {
+  if (node.op == ops::int_matmul && sums_of_integers_saturate())
+    return "without VNNI the library's sums of products of integers are not exact";
+  if (is_by_vector(graph, node)) return "a product with one vector: loops read the matrix as fast";
+  if (is_batch_of_vectors(graph, node))
+    return "a batch of products of one row or column: loops read the matrices as fast";
+  if (is_depthwise_filter(graph, node))
+    return "a depthwise convolution of few taps along one axis: loops read the signal as it lies";
+  if (averages_planes(node))
+    return "an average of windows of planes: loops put neighbouring windows in lanes";
+  if (suits_pixel_lanes(graph, node))
+    return "a convolution of few channels: loops put neighbouring pixels in lanes";
+  if (is_pointwise_to_few(graph, node))
+    return "a convolution by 1x1 windows to few channels: loops read the image as fast";
+  return {};
+}
+
+// The library's bid for a node and its epilogue. in_f32: for the node as one of f32.
+Bid ask_library(const Graph& graph, std::span<const ValueId> members, bool in_f32) {
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
   if (!spec.ok()) return {false, 0, spec.status().message()};
+  if (in_f32) {
+    spec->output.dtype = DType::f32;
+    for (Operand& o : spec->operands) o.dtype = DType::f32;
+  }
   if (has_slow_function(*spec)) return {false, 0, "loops compute this function behind a convolution faster"};
   if (loses_winograd(graph, members, *spec)) return {false, 0, "the convolution would lose Winograd's step"};
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
+}
+
+Bid ask(const Graph& graph, std::span<const ValueId> members) {
+  if (std::string why = suits_loops(graph, graph.node(members[0])); !why.empty())
+    return {false, 0, std::move(why)};
+  return ask_library(graph, members, false);
 }
 
 Bid ask_of_groups(const Graph& graph, ValueId v) {
@@ -258,25 +273,34 @@ Bid ask_of_groups(const Graph& graph, ValueId v) {
                  [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
 }
 
-// Whether the node is a transposed convolution of bf16 that skips pixels, as the gradient of a strided one is.
-bool skips_in_bf16(const Graph& graph, const Node& node) {
-  return node.op == ops::convolution && attr_as<bool>(node, "transposed") &&
-         graph.type(node.inputs[0]).dtype == DType::bf16 && !all_are(attr_as<Dims>(node, "strides"), 1);
+// Whether the library may have faster code for the node in f32: convolutions of f16, for which most CPUs have no instructions, and those of
+// bf16 with three spatial axes or, as the gradient of a strided one, with transposed strides.
+bool may_want_f32(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution && node.op != ops::convolution_weight_gradient) return false;
+  const TensorType& x = graph.type(node.inputs[0]);
+  if (x.dtype == DType::f16) return true;
+  const bool skips = node.op == ops::convolution && attr_as<bool>(node, "transposed") &&
+                     !all_are(attr_as<Dims>(node, "strides"), 1);
+  return x.dtype == DType::bf16 && (skips || (node.op == ops::convolution && x.rank() == 5));
 }
 
-// Whether the library has faster code for such a node in f32: 5 to 100 times as fast for depthwise ones, 3 to 10 times where it has none
+// Whether it has: it has none for f16, and in f32 depthwise convolutions take 1/5 to 1/100 of the time, others 1/3 to 1/10 where it has none
 // of its newer code for bf16.
-bool is_slow_in_bf16(const Graph& graph, ValueId v) {
+bool wants_f32(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
+  if (!may_want_f32(graph, node)) return false;
+  const Bid answer = ask(graph, {&v, 1});
+  if (!answer.yes) return suits_loops(graph, node).empty() && ask_library(graph, {&v, 1}, true).yes;
   const Dim groups = attr_as<Dim>(node, "groups");
   if (groups != Dim(1) && groups == graph.type(node.inputs[1]).shape[0]) return true;
-  return ask(graph, {&v, 1}).why.find("jit_bf16") != std::string::npos;
+  return answer.why.find("jit_bf16") != std::string::npos;
 }
 
 // Rewrites the node as one of f32. The library adds products of bf16 in f32 too, so the result is rounded once either way.
 ValueId in_f32(Builder& b, Node node) {
+  const DType stored = node.type.dtype;
   for (ValueId& v : node.inputs) v = b.cast(v, DType::f32);
-  return b.cast(b.add(std::move(node)), DType::bf16);
+  return b.cast(b.add(std::move(node)), stored);
 }
 
 // If the last of these nodes casts a 16-bit product to f32, appends its readers up to the cast back, so that the library does not store
@@ -298,7 +322,10 @@ class OneDnnBackend final : public Backend {
 
   Bid bid(const Graph& graph, ValueId v) const override {
     const Node& node = graph.node(v);
-    if (is_root(node)) return ask(graph, std::span(&v, 1));
+    if (is_root(node)) {
+      Bid answer = ask(graph, std::span(&v, 1));
+      return !answer.yes && wants_f32(graph, v) ? ask_library(graph, std::span(&v, 1), true) : answer;
+    }
     if (is_of_groups(node)) return ask_of_groups(graph, v);
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
     Bid answer{false, 0, "it does not follow a library call whose result only it reads"};
@@ -316,11 +343,8 @@ class OneDnnBackend final : public Backend {
     if (node.op == ops::int_matmul && !are_sums_exact(b.graph(), node)) return by_unsigned(b, node);
     if (skips_pixels(b.graph(), node)) return of_pixels_left(b, std::move(node));
     if (is_transposed_to_few(b.graph(), node)) return by_product(b, node);
-    if (skips_in_bf16(b.graph(), node)) {
-      const ValueId v = b.add(node);
-      return is_slow_in_bf16(b.graph(), v) ? in_f32(b, std::move(node)) : v;
-    }
-    return b.add(std::move(node));
+    const ValueId v = b.add(node);
+    return wants_f32(b.graph(), v) ? in_f32(b, std::move(node)) : v;
   }
   // Pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal distances. So are
   // images that Winograd's step reads, if their channels are not dense; the library would reorder them in each call.
