@@ -13,27 +13,29 @@ constexpr int64_t kMostWindows = 256, kMostWindowsLimited = 64;  // of a group
 constexpr int64_t kShortRow = 24;
 constexpr int64_t kMostFilters = 8;      // channels that have one window each
 constexpr int64_t kMostFiltersLast = 4;  // the same, if channels are last
-constexpr size_t kRankOfVolumes = 5;     // the library is slow with one window for each channel of a volume
+constexpr size_t kRankOfVolumes = 5;
 
 }  // namespace
 
 bool suits_pixel_lanes(const Graph& graph, const Node& node) {
-  if (node.op != ops::convolution || node.type.dtype != DType::f32) return false;
-  if (attr_as<bool>(node, "tf32") || !all_are(attr_as<Dims>(node, "strides"), 1)) return false;
+  if (node.op != ops::convolution || attr_as<bool>(node, "tf32")) return false;
   const Dims& w = graph.type(node.inputs[1]).shape;
   const Dim groups = attr_as<Dim>(node, "groups");
   if (!w[0].is_const() || !w[1].is_const() || !groups.is_const()) return false;
   const bool transposed = attr_as<bool>(node, "transposed");
   const int64_t share = w[0].value() / groups.value();
   const int64_t made = transposed ? w[1].value() : share, read = transposed ? share : w[1].value();
+  const bool skips = !all_are(attr_as<Dims>(node, "strides"), 1), volumes = w.size() == kRankOfVolumes;
+  // The library takes 2 to 8 times as long with one window for each channel of a volume.
+  if (volumes && made == 1 && read == 1) return !(transposed && skips);
+  if (skips || node.type.dtype != DType::f32) return false;
   const bool last = attr_as<std::string>(node, "layout") == "channels_last";
   const Dim row = graph.type(node.inputs[0]).shape.back();
-  const bool limited = last || w.size() == kRankOfVolumes || (row.is_const() && row.value() < kShortRow);
+  const bool limited = last || volumes || (row.is_const() && row.value() < kShortRow);
   if (made != 1 || read != 1)
     return made <= (limited ? kMostMadeLimited : kMostMade) &&
            made * read <= (limited ? kMostWindowsLimited : kMostWindows);
-  if (last) return groups.value() <= kMostFiltersLast;
-  return groups.value() <= kMostFilters || w.size() == kRankOfVolumes;
+  return groups.value() <= (last ? kMostFiltersLast : kMostFilters);
 }
 
 }  // namespace tenon
