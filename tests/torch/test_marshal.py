@@ -147,7 +147,7 @@ def test_wrong_arguments_are_errors():
         (lambda: module.pointer(at, 0, 3, x), TypeError),
         (lambda: module.pointer(at), TypeError),
         (lambda: module.state([3], IN_C.plan([0])), (TypeError, RuntimeError)),
-        (lambda: module.current([], IN_C.plan([0]), b"\0" * 16), IndexError),
+        (lambda: module.current([], IN_C.plan([0]), b"\0" * 40), IndexError),
         (lambda: module.open(3), ValueError),
     ):
         with pytest.raises(error):

@@ -82,6 +82,51 @@ def test_new_values_without_guards_of_modules(library, change):
     assert len(library.texts) == 1 and library.updates == 1
 
 
+def _fused_step(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    with torch.enable_grad():
+        model(torch.randn(3, 8)).square().sum().backward()
+    optimizer.step()
+
+
+def _update_statistics(model):
+    model.train()(torch.randn(3, 8))
+    model.eval()
+
+
+def _write_without_version(model):
+    model[1].weight.data.mul_(2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("change", [_fused_step, _update_statistics, _write_without_version])
+def test_changes_without_a_version(change):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 8)).eval(), torch.randn(4, 8)
+    compiled = torch.compile(model, backend="tenon", options=FREEZE)
+    before = compiled(x)
+    versions = [t._version for t in model.state_dict().values() if t.is_floating_point()]
+    for _ in range(2):
+        change(model)
+        torch.testing.assert_close(compiled(x), model(x))
+        assert not torch.allclose(model(x), before)
+    assert versions == [t._version for t in model.state_dict().values() if t.is_floating_point()]
+
+
+@torch.no_grad()
+def test_a_fused_step_that_leaves_the_compared_bytes():
+    model = nn.Embedding(9, 8)
+    compiled = torch.compile(model, backend="tenon", options=FREEZE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    for row in (1, 6):
+        x = torch.tensor([0, row])
+        torch.testing.assert_close(compiled(x), model(x))
+        with torch.enable_grad():
+            model(torch.tensor([row])).sum().backward()
+        optimizer.step()
+        torch.testing.assert_close(compiled(x), model(x))
+
+
 @torch.no_grad()
 def test_parameters_that_change_with_every_call(library):
     model, x = Layer().eval(), torch.randn(4, 8)

@@ -19,7 +19,8 @@ the two. The functions that codegen.py writes call:
   (first word, length) of the frame's tables of tensors. made: for each output (w, rank, arguments of `empty`, or None if the caller passes
   the output). fail(status) raises.
   count: the word that counts calls, or -1. device: (type, id) of the program.
-- state(args, plan): address and version of each args[i]. current(args, plan, state): whether these are still the same.
+- state(args, plan): address, version and some bytes of each args[i], on the CPU. current(args, plan, state): whether these are still the same; not
+  if state is None.
 - draw(generator, bits, count, p): twister_bits of twister.h with the state of a torch.Generator, for twister.py. None in InPython.
 - apart(args, plan): the first row of the plan is a number n, the others are indices. Whether the tensors of the first n indices
   share no memory with each other or with the tensors of the other indices. A tensor without readable memory shares none.
@@ -86,6 +87,13 @@ def span(tensor):
     except RuntimeError:
         begin = 0
     return (begin, begin + (reach + 1) * tensor.element_size()) if begin else (0, 0)
+
+
+def samples(tensor):
+    """The first, middle and last bytes of a tensor in the CPU's memory, as in marshal.c."""
+    begin, end = span(tensor)
+    n = min(8, end - begin)
+    return [ctypes.string_at(begin + (end - begin - n) // 2 * i, n) for i in range(3)]
 
 
 class InC:
@@ -169,11 +177,13 @@ class InPython:
 
     @staticmethod
     def state(args, plan):
-        return [(args[i].data_ptr(), args[i]._version) for i, in plan]
+        return [(args[i].data_ptr(), args[i]._version, samples(args[i])) for i, in plan]
 
     @staticmethod
     def current(args, plan, state):
-        return state == [(args[i].data_ptr(), args[i]._version) for i, in plan]
+        return state is not None and len(state) == len(plan) and all(
+            (t.data_ptr(), t._version) == (address, version) and samples(t) == read
+            for t, (address, version, read) in zip((args[i] for i, in plan), state))
 
 
 def load():

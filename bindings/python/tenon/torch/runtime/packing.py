@@ -9,6 +9,7 @@ import time
 import weakref
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ... import report
@@ -30,12 +31,30 @@ def can_pack(tensor):
             and torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
-class Frozen:
-    """Parameters packed into programs. A call compares data pointer and version of each, and packs again if one differs.
+_live, _lock = weakref.WeakSet(), threading.Lock()  # all Frozen
 
-    Functions that share the programs share one Frozen. Writes through p.data or NumPy change neither pointer nor version, so
-    they are not noticed (docs/promises.md). A Frozen keeps an alias of every parameter, so that no other tensor can get the
-    address of a replaced one.
+
+def _notice_step(optimizer, args, kwargs):
+    """Has the parameters that a fused optimizer has changed packed again: its kernels leave versions as they are."""
+    if torch.compiler.is_compiling() or not any(group.get("fused") for group in optimizer.param_groups):
+        return
+    changed = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    with _lock:
+        live = list(_live)
+    for frozen in live:
+        if any(id(owner()) in changed for owner in frozen.owners):
+            frozen.expected = None
+
+
+# At import, because a hook that comes later would have Dynamo compile steps again.
+register_optimizer_step_post_hook(_notice_step)
+
+
+class Frozen:
+    """Parameters packed into programs. A call compares data pointer, version and some bytes of each, and packs again if one differs.
+
+    Functions that share the programs share one Frozen. A write that changes neither the version nor these bytes is not noticed
+    (docs/promises.md). A Frozen keeps an alias of every parameter, so that no other tensor can get the address of a replaced one.
     """
 
     def __init__(self, programs, tensors):
@@ -45,6 +64,8 @@ class Frozen:
         self.expected = self.keep(tensors)
         for program, _, _ in programs:
             program.frozen_with = weakref.ref(self)
+        with _lock:
+            _live.add(self)
 
     def keep(self, tensors):
         with _disable_current_modes():  # while compiling, PyTorch would want fake tensors
