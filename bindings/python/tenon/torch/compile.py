@@ -24,6 +24,7 @@ from torch._functorch.partitioners import default_partition
 from .. import _abi, report
 from . import codegen, decompositions, function_cache, list_inputs, program_cache, rng, serialization, training
 from .garbage import without_collections
+from .inputs import Inputs
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
@@ -95,9 +96,9 @@ class _Compilation:
         self.saving = _saving()
         # A saved function packs at its first call, and measures nothing.
         self.now = dataclasses.replace(options, freeze=False, benchmark=False) if self.saving else options
-        self.keeping = records is None and not self.saving and function_cache.serves(gm, example_inputs, self.now)
-        self.real = _real_tensors(gm) if self.now.freeze else {}
-        self.own = [t for tensors in (gm.named_parameters, gm.named_buffers) for _, t in tensors(remove_duplicate=False)]  # AOTAutograd numbers them before the inputs
+        self.inputs = Inputs(gm, example_inputs, self.now.freeze)
+        self.keeping = (records is None and not self.saving and not self.inputs.has_subclasses
+                        and function_cache.serves(gm, example_inputs, self.now))
         self.written = set()  # the indices of the inputs that the graph writes to
         self.errors = []      # the exceptions that the compilers raised
         self.record = None    # the Record of the inference or forward graph
@@ -136,7 +137,7 @@ class _Compilation:
         if table is not None:
             partition = functools.partial(training.partition, options=self.now, tell=self.saved.append if self.records is not None else None)
         if self.keeping:
-            packs = [number for number, tensor in self.real.items() if packing.can_pack(tensor)]
+            packs = [number for number, tensor in self.inputs.real.items() if packing.can_pack(tensor)]
             return function_cache.aot_module(self.gm, self.example_inputs, (dataclasses.astuple(self.now), packs), forward, backward, inference, table,
                                              partition, self._loaded)
         tag = f"tenon {uuid.uuid4()}" if self.saving else torch.compiler.config.cache_key_tag
@@ -163,7 +164,10 @@ class _Compilation:
             metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:
             serialization.leave_views_out_of_pickles(metadata)
-            self.written.update(_written(metadata, len(self.own) + len(self.example_inputs)))
+            self.inputs.describe(graph, metadata)
+            if self.inputs.merged:
+                raise _Overlap(overlap.WHY)
+            self.written.update(i for i, about in enumerate(metadata.input_info) if about.mutates_data)
             if kind == "forward" and self.written:
                 tokens = len(metadata.tokens)  # stand before the inputs and before the results
                 training.copy_written_inputs(graph, [tokens + i for i in self.written], tokens + metadata.num_forward)
@@ -171,7 +175,7 @@ class _Compilation:
         record.saved = self.saved[-1] if kind == "forward" and self.saved else None
         start = report.clock()
         with without_collections():
-            function = _compile(graph, self.now, self.real, record, kind, self.saving, donated)
+            function = _compile(graph, self.now, self.inputs, record, kind, self.saving, donated)
             if self.saving:
                 function = _savable(function, self.options, record)
             elif self.keeping:
@@ -208,7 +212,7 @@ class _Compilation:
         if self.saving:
             return serialization.SerializedFunction(compiled)
         refused = refusal.of_calls(self.record, self.options.fallback)
-        return overlap.guarded(compiled, self.gm, self.own, self.example_inputs, self.written, refused)
+        return overlap.guarded(compiled, self.gm, self.inputs.own, self.example_inputs, self.inputs.outer(self.written), refused)
 
 
 def _transforms():
@@ -221,15 +225,6 @@ def _untraced(compile):
     def compile_untraced(graph, inputs):
         return torch._dynamo.disable(torch._dynamo.disable(compile)(graph, inputs))
     return compile_untraced
-
-
-def _written(metadata, count):
-    """The indices of the inputs that the graph writes to. metadata: AOTAutograd's of this graph. count: how many inputs Dynamo's
-    graph has."""
-    written = {i for i, about in enumerate(metadata.input_info) if about.mutates_data}
-    if len(metadata.input_info) != count:  # AOTAutograd merges inputs that overlap
-        raise _Overlap(overlap.WHY)
-    return written
 
 
 def _log(options, record):
@@ -253,17 +248,7 @@ def _savable(function, options, record):
     return serialization.Function(function, record.compiled, options)
 
 
-def _real_tensors(gm):
-    """Input index -> the real tensor, for the graph inputs that Dynamo treats as static: parameters and buffers."""
-    result = {}
-    for number, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder"):
-        example = getattr(n.meta.get("grapharg"), "example", None)
-        if isinstance(example, torch.Tensor):
-            result[number] = example
-    return result
-
-
-def _compile(gm, options, real, record, kind, saving, donated):
+def _compile(gm, options, inputs, record, kind, saving, donated):
     """kind: "inference", "forward" or "backward". A forward graph never freezes parameters, because a step of training changes them.
     donated: indices of the saved values that the backward graph may overwrite."""
     function = make_boxed_func(gm.forward)
@@ -272,7 +257,7 @@ def _compile(gm, options, real, record, kind, saving, donated):
             if saving:
                 raise Refused("gradients are needed: only graphs without gradients can be saved (compile under torch.no_grad())")
             options = dataclasses.replace(options, freeze=False)
-        function, record.compiled = _build(gm, options, real, record, kind, donated)
+        function, record.compiled = _build(gm, options, inputs, record, kind, donated)
     except Exception as e:
         why = refusal.sentence(e)
         if kind != "backward" and not saving:
@@ -287,16 +272,16 @@ def _compile(gm, options, real, record, kind, saving, donated):
     return function
 
 
-def _build(gm, options, real, record, kind, donated):
+def _build(gm, options, inputs, record, kind, donated):
     """Partitions and compiles the graph. If the library refuses nodes, PyTorch runs these, and the graph is partitioned again."""
     banned, seeds = {}, rng.plant(gm, options.rng)
     while True:
         partition = Partition(gm, banned=banned, seeds=seeds, donated=donated)
         if kind != "inference" and partition.place != _abi.CPU:
             raise Refused("training graphs on a GPU run in PyTorch")
-        static = _static_inputs(partition, kind)
+        static = _static_inputs(partition, kind, inputs)
         freezes = options.freeze and partition.place == _abi.CPU
-        frozen = {s: _frozen_inputs(s, static, real, record) if freezes else {} for s in partition.segments}
+        frozen = {s: _frozen_inputs(s, static, inputs, record) if freezes else {} for s in partition.segments}
         templates = {s: _template(partition, s, static, frozen[s], options) for s in partition.segments}
         uses = _uses(partition, templates, frozen)
         names = {s: f"{record.name}_{i}" if len(uses) > 1 else record.name for i, s in enumerate(uses)}
@@ -394,29 +379,24 @@ def _numbers(segment, frozen, symbols):
     return [symbols + i for i, (n, _) in enumerate(segment.inputs) if n in frozen]
 
 
-def _static_inputs(partition, kind):
+def _static_inputs(partition, kind, inputs):
     """Input node -> index of the graph input, or None for a constant of the graph: the nodes whose tensor is the same object in
     every call, which are parameters, buffers and constants."""
     context = torch._guards.TracingContext.try_get()
     indices = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
     mutated = {destination for destination, _ in partition.copies}
     placeholders = [n for n in partition.nodes if n.op == "placeholder"]
-    result = {n: _input_number(n, None if kind == "backward" else i) for i, n in enumerate(placeholders) if n not in mutated}
+    result = {n: inputs.number(n, None if kind == "backward" else i) for i, n in enumerate(placeholders) if n not in mutated}
     result = {n: i for n, i in result.items() if i in indices}
     return result | {n: None for n in partition.nodes if n.op == "get_attr"}
 
 
-def _input_number(n, position):
-    """The index of a placeholder among the inputs of AOTAutograd's graph; None for a saved value and for a tangent."""
-    return getattr(n.meta.get("desc"), "idx", position)
-
-
-def _frozen_inputs(segment, static, real, record):
+def _frozen_inputs(segment, static, inputs, record):
     """Input node -> its tensor, for the inputs that can be packed, in the order of the inputs."""
     frozen = {}
     for n, _ in segment.inputs:
         if n in static:
-            tensor = _constant(n) if static[n] is None else real.get(static[n])
+            tensor = _constant(n) if static[n] is None else inputs.tensor(static[n])
             if tensor is None:
                 continue
             if tensor.is_inference():
