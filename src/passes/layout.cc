@@ -9,6 +9,7 @@
 // in the same order, also in graphs without convolutions. A transpose that meets its inverse disappears (simplify).
 // If all convolutions of a graph are pointwise and have long planes, each that reads no such T is the product of a matrix and the planes of
 // each image instead: no image is transposed.
+// The cast of a transposed factor of a matrix product is the transpose of a cast, as if it were such a T.
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
@@ -69,11 +70,12 @@ bool pays_as_product(const Graph& graph, const Node& node) {
 
 class LayoutPass {
  public:
-  explicit LayoutPass(const Graph& graph) : source_(graph) {}
+  explicit LayoutPass(const Graph& graph) : source_(graph), uses_(graph) {}
 
   Graph run() {
-    const auto visit = [&](Builder& b, Node&& node, ValueId) {
+    const auto visit = [&](Builder& b, Node&& node, ValueId old) {
       b_ = &b;
+      if (is_factor(old)) return cast_before_transpose(std::move(node));
       if (has_images(node)) return channels_last(std::move(node));
       if (auto sunk = sink(node)) return *sunk;
       return b.add(std::move(node));
@@ -91,6 +93,24 @@ class LayoutPass {
  private:
   static bool has_images(const Node& node) {
     return op(node.op).kind == Kind::contract && node.op != ops::matmul;
+  }
+
+  // Whether the node casts factors of matrix products, and nothing else reads it.
+  bool is_factor(ValueId v) const {
+    const auto is_product = [&](ValueId u) {
+      return source_.node(u).op == ops::matmul || source_.node(u).op == ops::linear;
+    };
+    const std::span<const ValueId> users = uses_.users(v);
+    return source_.node(v).op == ops::cast && !uses_.is_output(v) && !users.empty() &&
+           std::ranges::all_of(users, is_product);
+  }
+  // A product reads a transposed factor in place, so what a cast stores keeps the order of its operand.
+  ValueId cast_before_transpose(Node&& node) {
+    const Node before = b_->graph().node(node.inputs[0]);
+    if (before.op != ops::transpose) return b_->add(std::move(node));
+    node.inputs[0] = before.inputs[0];
+    node.name.clear();
+    return make_transpose(b_->add(std::move(node)), attr_ints(before, "perm"));
   }
 
   static bool is_pooling(const Node& node) {
@@ -293,6 +313,7 @@ class LayoutPass {
   }
 
   const Graph& source_;
+  const Uses uses_;
   Builder* b_ = nullptr;
   std::vector<bool> from_here_;
   bool as_products_ = false;  // whether all convolutions are products of planes, and there are no poolings
