@@ -1,6 +1,8 @@
 // See few_rows.h.
 #include "src/backend/few_rows.h"
 
+#include <algorithm>
+
 #include "src/ir/op.h"
 #include "src/ops/rows/names.h"
 
@@ -11,6 +13,21 @@ namespace {
 constexpr int64_t kMostRows = 4;
 // A product with a smaller matrix is faster in one loop with its neighbours.
 constexpr int64_t kLeastElements = 16 << 10;
+
+// Whether the value is computed from a tensor of fewer bytes that has its elements, as a matrix of quantized weights.
+bool is_widened(const Graph& graph, ValueId v) {
+  const int64_t bytes = size_of(graph.type(v).dtype);
+  const Dim elements = graph.dims->product(graph.type(v).shape);
+  for (;;) {
+    const Node& node = graph.node(v);
+    if (size_of(node.type.dtype) < bytes) return true;
+    const Op& row = op(node.op);
+    if (row.kind != Kind::map && node.op != ops::transpose && node.op != ops::reshape) return false;
+    const auto has_elements = [&](ValueId i) { return graph.dims->product(graph.type(i).shape) == elements; };
+    if (std::ranges::count_if(node.inputs, has_elements) != 1) return false;
+    v = *std::ranges::find_if(node.inputs, has_elements);
+  }
+}
 
 }  // namespace
 
@@ -31,6 +48,8 @@ std::string not_of_few_rows(const Graph& graph, const Node& node) {
   if (!matrix[0].is_const() || !matrix[1].is_const()) return "the size of the matrix is not known";
   if (matrix[0].value() * matrix[1].value() < kLeastElements || matrix[0] == Dim(1) || matrix[1] == Dim(1))
     return "a product with a small matrix";
+  if (rows == 1 && is_widened(graph, node.inputs[1]))
+    return "a product of one row by a matrix that is computed from fewer bytes, which loops read instead";
   return "";
 }
 

@@ -117,6 +117,21 @@ TEST(Products, LeaveTheMapsBehindThemToTheLoops) {
                 AllOf(HasSubstr("(products)"), HasSubstr("(cpu)"), Not(HasSubstr("(onednn)"))));
 }
 
+// Loops read a quantized matrix for one row, and compute its numbers on the way.
+TEST(Products, LeaveQuantizedMatricesOfOneRow) {
+  const auto text = [](const std::string& rows, const std::string& matrix) {
+    return "graph @f(%x: f32[" + rows + ",128], %w: i8[1300,128], %s: f32[1300,1], %f: f32[1300,128]) {\n" +
+           matrix + "  %y = linear(%x, %m)\n  return %y\n}\n";
+  };
+  const std::string cast = "  %m = cast(%w){dtype=f32}\n",
+                    scaled = "  %c = cast(%w){dtype=f32}\n  %m = mul(%c, %s)\n",
+                    sum = "  %c = cast(%w){dtype=f32}\n  %m = mul(%c, %f)\n";
+  EXPECT_THAT(check(text("1", cast)).explained, Not(HasSubstr("(products)")));
+  EXPECT_THAT(check(text("1", scaled)).explained, Not(HasSubstr("(products)")));
+  EXPECT_THAT(check(text("2", scaled)).explained, HasSubstr("(products)"));
+  EXPECT_THAT(check(text("1", sum)).explained, HasSubstr("(products)"));
+}
+
 TEST(Products, LeaveOtherProducts) {
   for (const std::string& text : {product("9,131", "131,1301", "matmul"), product("1,32", "32,33", "matmul"),
                                   product("2,2,131", "2,131,301", "matmul")})
