@@ -119,6 +119,23 @@ def test_division_by_a_number_that_is_zero(function):
         assert outcome(torch.compile(function, backend="tenon"), a) == want
 
 
+@pytest.mark.parametrize("bad", [-0.5, 1.5, float("nan")])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_probabilities_out_of_range_raise_as_in_pytorch(bad, dynamic):
+    x, y = torch.linspace(0, 1, 12).view(4, 3), torch.linspace(1, 0.25, 12).view(4, 3)
+    wrong = x.clone()
+    wrong[3, 1] = bad
+    for reduction in ("none", "mean", "sum"):
+        function = lambda x, y: F.binary_cross_entropy(x, y, y[0], reduction=reduction)
+        compiled = torch.compile(function, backend="tenon", dynamic=dynamic, options={"fallback": "error"})
+        for a, b in ((x, y), (wrong, y), (x, wrong), (x, y)):
+            want, got = outcome(function, a, b), outcome(compiled, a, b)
+            if isinstance(want, tuple):
+                assert got == want
+            else:
+                torch.testing.assert_close(got, want)
+
+
 def test_division_of_floats_by_zero_is_no_error():
     a, b = torch.arange(5.0), torch.zeros(5)
     torch._dynamo.reset()

@@ -11,7 +11,7 @@ import sys
 NAMES = """
 _batch_norm_no_update _batch_norm_with_update_functional _fused_rms_norm _native_batch_norm_legit
 _native_batch_norm_legit_functional _unsafe_masked_index _unsafe_masked_index_put_accumulate _weight_norm_interface
-addcdiv addcmul addr affine_grid_generator aminmax binary_cross_entropy binary_cross_entropy_with_logits celu
+addcdiv addcmul addr affine_grid_generator aminmax binary_cross_entropy_with_logits celu
 col2im count_nonzero deg2rad diag_embed dist elu_backward frac glu hann_window heaviside huber_loss im2col isin
 lerp linspace log_sigmoid_forward logit logspace margin_ranking_loss mse_loss mvlgamma nan_to_num
 pixel_shuffle pixel_unshuffle rad2deg selu sinc smooth_l1_loss soft_margin_loss

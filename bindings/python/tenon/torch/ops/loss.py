@@ -63,6 +63,28 @@ def _(e, x, weight, target, bias, class_weights, reduction, ignore_index, label_
     return total, None, None, None
 
 
+# --- binary cross-entropy -----------------------------------------------------------------------------------------------
+def _is_probability(e, v):
+    return e.map("logical_and", e.map("ge", v, e.scalar_like(v, 0.0)), e.map("le", v, e.scalar_like(v, 1.0)))
+
+
+@row("binary_cross_entropy")
+def _(e, x, target, weight=None, reduction=1):
+    """A number outside [0, 1] is an index out of range, hence a fault, and PyTorch raises its error."""
+    x, target = e.wide(x), e.wide(target)
+    fine = e.map("logical_and", _is_probability(e, x), _is_probability(e, target))
+    checked = e.map("index_in", e.cast(e.map("logical_not", fine), "i64"), e.full(1, "i64"))
+    least = e.scalar_like(x, -100.0)
+    positive = e.map("mul", target, e.map("maximum", e.map("log", x), least))
+    negative = e.map("mul", e.map("sub", target, e.scalar_like(x, 1.0)), e.map("maximum", e.map("log1p", e.map("neg", x)), least))
+    loss = e.map("sub", negative, e.map("add", positive, e.cast(checked, x.dtype)))
+    if weight is not None:
+        loss = e.map("mul", loss, e.wide(weight))
+    if reduction:
+        loss = e.reduce("mean" if reduction == 1 else "sum", loss, list(range(loss.rank)))
+    return e.cast(loss, e.dtype)
+
+
 # --- negative log-likelihood ------------------------------------------------------------------------------------------
 def _classes(e, x, target, ignored):
     """(the axis of the classes in x; the shape of target with that axis; the numbers of the classes in that shape; where they are not
