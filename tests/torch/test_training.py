@@ -627,3 +627,11 @@ assert callable(entry.load())
 def test_threads_that_compile_first_at_once():
     done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_gradient_of_a_padding_by_nothing(dynamic):
+    compiled = torch.compile(lambda x: F.pad(x.sin(), (0, 0), "reflect") * 2, backend="tenon", dynamic=dynamic, options={"fallback": "error"})
+    x = torch.randn(2, 3, 5, requires_grad=True)
+    compiled(x).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach().cos())

@@ -18,6 +18,7 @@ from .lowering.tensors import DTYPES, is_moved, why_not
 from .partition import Segment
 from .runtime.frames import Layout, Part
 from .runtime.packing import Frozen, packed_together
+from .runtime.refusal import Refused
 from .runtime.runner import Use, assemble
 
 
@@ -123,7 +124,10 @@ class Writer:
             self.line(f"words[{self.layout.calls}] += 1")
         self.line("args.clear()")
         self.line("return (" + "".join(self.argument(r) + ", " for r in results) + ")")
-        named = set(re.findall(r"\bv\d+\b", "\n".join(self.lines)))
+        words = set(re.findall(r"\w+", "\n".join(self.lines)))
+        if missing := words & (self.symbols - self.given):  # Dynamo may know a size by a number that it reads from a tensor later
+            raise Refused(f"no input has the size {min(missing)}")
+        named = {word for word in words if re.fullmatch(r"v\d+", word)}
         unpack = [f"        {name} = args[{i}]" for n, i in self.placeholders.items() if (name := self.name(n)) in named]
         if given := tuple(sorted(self.placeholders[n] for n in p.donated)):
             unpack.insert(0, f"        unshare(args, {given})")

@@ -74,8 +74,9 @@ def bound(bound, extent, default):
     if bound is None or (isinstance(bound, int) and bound >= 2**62):
         return default
     from_start = sizes.at_least(bound, 0)
-    if from_start is None:
-        raise Unsupported("a slice bound that may be negative")
+    if from_start is None:  # of either sign
+        is_negative = sizes.smaller(sizes.larger(size(-bound), 0), 1)
+        return sizes.smaller(sizes.larger(size(bound + extent * is_negative), 0), extent)
     if from_start:
         return bound if sizes.is_zero(bound) else sizes.smaller(bound, extent)
     return sizes.larger(size(bound + extent), 0)
