@@ -16,6 +16,7 @@
 #include "src/ir/outline.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/view.h"
+#include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 
 namespace tenon {
@@ -284,6 +285,26 @@ class Fuser {
     return found;
   }
 
+  // Whether a member folds the rows of square matrices and v their columns, or the other way round. One loop over both results reads the
+  // matrices in two orders, which pays only if there is nothing else in the group.
+  bool folds_crosswise(std::span<const ValueId> members, ValueId v) const {
+    const Node& node = g_.node(v);
+    const Dims& shape = g_.type(node.inputs[0]).shape;
+    const auto axes = [&](const Node& n) {
+      std::vector<bool> folded(shape.size(), attr_ints(n, "axes").empty());
+      for (const int64_t a : attr_ints(n, "axes"))
+        folded[wrap_axis(a, static_cast<int64_t>(shape.size()))] = true;
+      return folded;
+    };
+    const auto reduces = [&](ValueId m) { return op(g_.node(m).op).kind == Kind::reduce; };
+    return !std::ranges::all_of(members, reduces) && std::ranges::any_of(members, [&](ValueId m) {
+      const Node& other = g_.node(m);
+      return op(other.op).kind == Kind::reduce && g_.type(other.inputs[0]).shape == shape &&
+             g_.dims->product(other.type.shape) == g_.dims->product(node.type.shape) &&
+             axes(other) != axes(node);
+    });
+  }
+
   // Returns false if no schedule covers `v` together with the views that it reads; these views are stored
   // now.
   bool join_producers(ValueId v) {
@@ -307,7 +328,8 @@ class Fuser {
     std::sort(ranked.begin(), ranked.end());
     for (auto& [rank, id] : ranked) tries.push_back({id});
     if (tries.empty() && backend == loops_ && op(g_.node(v).op).kind == Kind::reduce)
-      for (int id : readers_of(g_.node(v).inputs[0])) tries.push_back({id});
+      for (int id : readers_of(g_.node(v).inputs[0]))
+        if (!folds_crosswise(groups_[id].members, v)) tries.push_back({id});
 
     std::string why;
     for (const std::set<int>& set : tries) {
