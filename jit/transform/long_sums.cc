@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/kernel/builder.h"
+#include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
 #include "src/ops/rows/names.h"
 
@@ -12,8 +13,9 @@ namespace {
 
 using K = Stmt::Kind;
 
-constexpr int64_t kLongest = 1 << 15;  // elements of a sum that stays whole
-constexpr int64_t kPartOfSum = 1 << 14;
+// Elements of a sum that stays whole, and of a part. A chain is a sum that one lane adds up.
+constexpr int64_t kLongest = 1 << 15, kPartOfSum = 1 << 14;
+constexpr int64_t kLongestChain = 512, kPartOfChain = 128;
 constexpr int64_t kFewRows = 64;
 constexpr int64_t kRowsOfUnknown = 8;  // rows of a part, if the length of a row is not known
 
@@ -39,15 +41,19 @@ class LongSums {
   bool is_long(const Stmt& fold) const {
     bool sums = false;
     for (size_t r = 0; r < fold.combine.size(); ++r) sums = sums || is_sum(fold, r);
-    if (!sums || !fold.simd || !fold.online.empty()) return false;
+    if (!sums || !(fold.simd || is_chain(fold)) || !fold.online.empty()) return false;
     if (std::ranges::any_of(fold.axes, [](const Axis& a) { return a.of != kNoRef || a.counts_tiles(); }))
       return false;
     if (std::ranges::any_of(fold.body, [](const Stmt& s) { return !s.axes.empty() || s.kind == K::scan; }))
       return false;
     Dim elements = 1;
     for (const Axis& a : fold.axes) elements = dims_.mul(elements, length(a));
-    if (elements.is_const()) return elements.value() > kLongest;
+    if (elements.is_const()) return elements.value() > (fold.simd ? kLongest : kLongestChain);
     return fold.axes.size() > 1 || has_few_rows();
+  }
+  // Whether lanes across columns add up several axes, of which the last is narrow. tile_columns takes the others.
+  bool is_chain(const Stmt& fold) const {
+    return k_.body[0].simd && fold.axes.size() > 1 && is_narrow(length(fold.axes.back()));
   }
   // Many rows of unknown length are likely to be short, and parts cost 10 to 20 % of the sum of a short row.
   bool has_few_rows() const {
@@ -57,16 +63,18 @@ class LongSums {
   }
 
   // Takes the axes that enumerate parts out of the fold: the axes before the one that is cut, and the pieces of this one. A part has
-  // about kPartOfSum elements.
+  // about kPartOfSum or kPartOfChain elements.
   std::vector<Axis> take_parts(Stmt& fold) {
+    const int64_t of_part = fold.simd ? kPartOfSum : kPartOfChain;
+    const auto is_part = [&](Dim elements) { return elements.is_const() && elements.value() <= of_part; };
     size_t at = fold.axes.size() - 1;
     Dim row = length(fold.axes[at]);  // elements of the axes behind the one that is cut
-    int64_t piece = kPartOfSum;
+    int64_t piece = of_part;
     if (at > 0 && !(row.is_const() && row.value() > kLongest)) {
       for (--at; at > 0 && is_part(dims_.mul(row, length(fold.axes[at]))); --at)
         row = dims_.mul(row, length(fold.axes[at]));
-      piece = row.is_const() ? std::max<int64_t>(1, kPartOfSum / std::max<int64_t>(1, row.value()))
-                             : kRowsOfUnknown;
+      piece =
+          row.is_const() ? std::max<int64_t>(1, of_part / std::max<int64_t>(1, row.value())) : kRowsOfUnknown;
     }
     const auto cut = fold.axes.begin() + static_cast<long>(at);
     std::vector<Axis> parts(fold.axes.begin(), cut);
@@ -77,7 +85,6 @@ class LongSums {
     fold.axes.erase(fold.axes.begin(), cut);
     return parts;
   }
-  static bool is_part(Dim elements) { return elements.is_const() && elements.value() <= kPartOfSum; }
 
   // Puts a sum of parts in the place of the fold. Returns the position of its last statement.
   size_t replace(Block& body, size_t at) {

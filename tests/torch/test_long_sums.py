@@ -14,6 +14,7 @@ PROGRAMS = {
     "loss with weights": lambda x: F.binary_cross_entropy_with_logits(x.view(2048, -1), x.view(2048, -1).round(), pos_weight=x[:4096]),
     "variance of rows": lambda x: x.view(4, -1).var(1),
     "variance of columns": lambda x: x.view(-1, 4).var(0),
+    "variance behind a transposed convolution": lambda x: F.conv_transpose2d(x.view(2, 16, 512, 512), x[: 16 * 8 * 4].view(16, 8, 2, 2), stride=2).var((2, 3)),
     "batch norm": lambda x: F.batch_norm(x.view(8, 1, 1024, 1024), None, None, training=True)[0, 0, 0],
     "group norm": lambda x: F.group_norm(x.view(1, 32, 512, 512), 1)[0, 0, 0],
     "softmax": lambda x: x.view(2, -1).softmax(1)[0, :99],
