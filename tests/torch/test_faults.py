@@ -136,6 +136,14 @@ def test_probabilities_out_of_range_raise_as_in_pytorch(bad, dynamic):
                 torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("function", [torch.argmax, torch.argmin])
+def test_arguments_of_bools_raise_as_in_pytorch(function):
+    x = torch.eye(3) > 0
+    for f in (function, lambda x: function(x.logical_not(), 1)):
+        want = outcome(f, x)
+        assert isinstance(want, tuple) and outcome(torch.compile(f, backend="tenon"), x) == want
+
+
 def test_division_of_floats_by_zero_is_no_error():
     a, b = torch.arange(5.0), torch.zeros(5)
     torch._dynamo.reset()

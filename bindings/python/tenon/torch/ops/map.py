@@ -339,6 +339,8 @@ def _(e, x, dim, keepdim=False):
 @row("argmax", "argmin")
 def _(e, x, dim=None, keepdim=False):
     head = e.target._opname
+    if x.dtype == "bool":
+        raise Unsupported(f"{head} of bools")  # PyTorch raises its error
     if dim is None:
         y = _arg(e, head, e.reshape(x, [sizes.product(x.shape)]), 0, False)
         return e.reshape(y, [1] * x.rank) if keepdim else y
