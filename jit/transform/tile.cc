@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "jit/kernel/builder.h"
 #include "jit/kernel/walk.h"
@@ -195,50 +196,69 @@ Dim known(const Axis& a, const Dims& sizes) {
   return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size];
 }
 
-// The par axis along which the access steps by one while it jumps from lane to lane. -1: there is none.
-int crossing_axis(const Stmt& par, const Stmt& s, Ref lane) {
-  auto steps_by_one = [&](Ref var) {
-    return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
-  };
-  if (!steps_along(s, lane) || steps_by_one(lane)) return -1;
-  for (size_t a = 0; a < par.axes.size(); ++a)
-    if (steps_by_one(par.axes[a].var)) return static_cast<int>(a);
-  return -1;
+bool steps_by_one(const Stmt& s, Ref var) {
+  return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
+}
+// Whether the access steps by one along `across` while it jumps along `along`.
+bool crosses(const Stmt& s, Ref across, Ref along) {
+  return steps_along(s, along) && !steps_by_one(s, along) && steps_by_one(s, across);
 }
 
-// Runs the rows of a par nest in tiles. Accesses that walk along a row in long steps, and step by one from row to row, go through locals: a
-// copy fills the local of a load before the rows of a tile run, and another empties the local of a store behind them.
-class Rows {
+// Whether the axis counts all elements of its extent. Others count tiles, or the elements of a tile.
+bool is_whole(const Axis& a) { return a.of == kNoRef && !a.counts_tiles(); }
+
+// Accesses of loops along a row that jump in memory, and step by one from row to row. They get locals instead, which hold a tile of rows: a
+// copy fills the local of a load before the rows of the tile run, and another empties the local of a store behind them.
+class CrossingAccesses {
  public:
-  Rows(Kernel kernel, const Dims& sizes) : k_(std::move(kernel)), sizes_(sizes) {}
+  // rows: the axis of the rows. outer: the variables of all loops around a tile, and of the rows.
+  CrossingAccesses(Kernel& kernel, const Dims& sizes, const Axis& rows, std::set<Ref> outer)
+      : k_(kernel), sizes_(sizes), rows_(rows), outer_(std::move(outer)) {}
 
-  Kernel run() {
-    for (Stmt& loop : k_.body[0].body)
-      if (is_loop(loop) && loop.axes.size() == 1 && loop.axes[0].of == kNoRef && !loop.axes[0].counts_tiles())
-        for (Stmt& s : loop.body) add(s, loop.axes[0]);
-    if (crossing_.empty()) return std::move(k_);
+  bool empty() const { return found_.empty(); }
 
-    Stmt& par = k_.body[0];
-    Axis& axis = par.axes[static_cast<size_t>(across_)];
-    row_ = axis.var;
-    axis = {KernelBuilder(k_, par.body).variable("t"), axis.extent, {kTransposeAcross}};
-    tile_ = axis.var;
-    Block body, last;
-    for (Crossing& c : crossing_) {
-      c.local = static_cast<int>(k_.buffers.size());
+  // Notes the accesses of a loop along a row that cross the rows, and read an input or are the only one of an output.
+  void add(Stmt& loop, const Axis& along) {
+    for (Stmt& s : loop.body)
+      if (is_access(s) && crosses(s, rows_.var, along.var) && is_alone(s) &&
+          tiles_transposed(known(rows_, sizes_), known(along, sizes_)))
+        note(s, along);
+  }
+
+  // Makes the copies. tile: the variable that counts tiles of `by` rows.
+  void redirect(Ref tile, int64_t by, Block& before, Block& behind) {
+    for (const Crossing& c : found_) {
       const Buffer& buffer = k_.buffers[static_cast<size_t>(c.buffer)];
       const bool loads = buffer.role == Buffer::Role::in;
+      const int local = static_cast<int>(k_.buffers.size());
       k_.buffers.push_back({Buffer::Role::local,
                             buffer.type,
-                            "r" + std::to_string(c.local),
-                            {kTransposeAcross * c.length.factor, c.length.size}});
-      copy(loads ? body : last, c, loads);
-      for (auto& [access, along] : c.accesses) access->buffer = c.local, access->address = in_local(c, along);
+                            "r" + std::to_string(local),
+                            {by * c.length.factor, c.length.size}});
+      const auto in_local = [&](Ref row, Ref along) {
+        return Address{Term{c.length.factor, c.length.size, row},
+                       Term{-by * c.length.factor, c.length.size, tile}, Term{1, -1, along}};
+      };
+      for (const auto& [access, along] : c.accesses)
+        access->buffer = local, access->address = in_local(rows_.var, along);
+
+      KernelBuilder b(k_, loads ? before : behind);
+      const Axis part{b.variable("t"), c.length, {kTransposeAlong}};
+      const Axis along{.var = b.variable("j"), .of = part.var}, row{.var = b.variable("i"), .of = tile};
+      Address outside = c.start;
+      for (Term& t : outside)
+        if (t.var == rows_.var) t.var = row.var;
+      outside.push_back({c.step.factor, c.step.size, along.var});
+      const Address inside = in_local(row.var, along.var);
+      b.loop(part, false, [&](KernelBuilder& parts) {
+        parts.loop(along, true, [&](KernelBuilder& lanes) {
+          lanes.loop(row, false, [&](KernelBuilder& body) {
+            const Ref value = body.load(loads ? c.buffer : local, loads ? outside : inside);
+            body.store(loads ? local : c.buffer, loads ? inside : outside, value);
+          });
+        });
+      });
     }
-    body.push_back({.kind = K::loop, .axes = {{.var = row_, .of = tile_}}, .body = std::move(par.body)});
-    append(body, std::move(last));
-    par.body = std::move(body);
-    return std::move(k_);
   }
 
  private:
@@ -248,70 +268,86 @@ class Rows {
     Term step;                                         // along the row, without the variable
     Extent length;                                     // of the row
     std::vector<std::pair<Stmt*, Ref>> accesses = {};  // and the variable along the row
-    int local = -1;
   };
 
-  // Notes the access if it crosses the rows and reads an input or is the only access of an output.
-  void add(Stmt& s, const Axis& along) {
-    const Stmt& par = k_.body[0];
-    const int across = is_access(s) ? crossing_axis(par, s, along.var) : -1;
-    if (across < 0 || (across_ >= 0 && across != across_) ||
-        !tiles_transposed(known(par.axes[static_cast<size_t>(across)], sizes_), known(along, sizes_)))
-      return;
-    const Buffer::Role role = k_.buffers[static_cast<size_t>(s.buffer)].role;
-    if (role == Buffer::Role::local || (role == Buffer::Role::out && accesses_of(s.buffer) > 1)) return;
+  void note(Stmt& s, const Axis& along) {
     Crossing c{.buffer = s.buffer, .start = s.address, .step = {}, .length = along.extent};
     const auto step = std::ranges::find(c.start, along.var, &Term::var);
     c.step = {step->factor, step->size};
     c.start.erase(step);
-    const auto is_outer = [&](const Term& t) {
-      return t.var == kNoRef || std::ranges::find(par.axes, t.var, &Axis::var) != par.axes.end();
-    };
+    const auto is_outer = [&](const Term& t) { return t.var == kNoRef || outer_.count(t.var) > 0; };
     if (!std::ranges::all_of(c.start, is_outer)) return;
-    across_ = across;
-    auto same = std::ranges::find_if(crossing_, [&](const Crossing& o) {
+    auto same = std::ranges::find_if(found_, [&](const Crossing& o) {
       return o.buffer == c.buffer && o.start == c.start && o.step == c.step && o.length == c.length;
     });
-    if (same == crossing_.end()) same = crossing_.insert(same, std::move(c));
+    if (same == found_.end()) same = found_.insert(same, std::move(c));
     same->accesses.emplace_back(&s, along.var);
   }
-  int accesses_of(int buffer) const {
+  bool is_alone(const Stmt& access) const {
+    const Buffer::Role role = k_.buffers[static_cast<size_t>(access.buffer)].role;
     int count = 0;
-    each_stmt(k_.body, [&](const Stmt& s) { count += is_access(s) && s.buffer == buffer; });
-    return count;
+    each_stmt(k_.body, [&](const Stmt& s) { count += is_access(s) && s.buffer == access.buffer; });
+    return role == Buffer::Role::in || (role == Buffer::Role::out && count == 1);
   }
 
-  Address in_local(const Crossing& c, Ref along) const {
-    return {Term{c.length.factor, c.length.size, row_},
-            Term{-kTransposeAcross * c.length.factor, c.length.size, tile_}, Term{1, -1, along}};
-  }
-  // Copies the rows of the tile to or from the local.
-  void copy(Block& block, const Crossing& c, bool loads) {
-    KernelBuilder b(k_, block);
-    const Axis part{b.variable("t"), c.length, {kTransposeAlong}};
-    const Axis along{.var = b.variable("j"), .of = part.var};
-    const Axis across{.var = b.variable("i"), .of = tile_};
-    Address outside = c.start, inside = in_local(c, along.var);
-    outside.push_back({c.step.factor, c.step.size, along.var});
-    for (Address* a : {&outside, &inside})
-      for (Term& t : *a)
-        if (t.var == row_) t.var = across.var;
-    b.loop(part, false, [&](KernelBuilder& parts) {
-      parts.loop(along, true, [&](KernelBuilder& lanes) {
-        lanes.loop(across, false, [&](KernelBuilder& rows) {
-          const Ref value = rows.load(loads ? c.buffer : c.local, loads ? outside : inside);
-          rows.store(loads ? c.local : c.buffer, loads ? inside : outside, value);
-        });
-      });
-    });
-  }
-
-  Kernel k_;
+  Kernel& k_;
   const Dims& sizes_;
-  int across_ = -1;  // the par axis of the rows
-  Ref row_ = kNoRef, tile_ = kNoRef;
-  std::vector<Crossing> crossing_;
+  const Axis rows_;
+  const std::set<Ref> outer_;
+  std::vector<Crossing> found_;
 };
+
+std::set<Ref> variables(std::span<const Axis> axes) {
+  std::set<Ref> vars;
+  for (const Axis& a : axes) vars.insert(a.var);
+  return vars;
+}
+
+// Rows that are iterations of the par nest: the nest counts tiles of them instead.
+void tile_rows_of_par(Kernel& kernel, const Dims& sizes) {
+  Stmt& par = kernel.body[0];
+  for (Axis& rows : par.axes) {
+    if (!is_whole(rows)) continue;
+    CrossingAccesses crossing(kernel, sizes, rows, variables(par.axes));
+    for (Stmt& loop : par.body)
+      if (is_loop(loop) && loop.axes.size() == 1 && is_whole(loop.axes[0])) crossing.add(loop, loop.axes[0]);
+    if (crossing.empty()) continue;
+
+    const Axis tile{KernelBuilder(kernel, par.body).variable("t"), rows.extent, {kTransposeAcross}};
+    Block body, behind;
+    crossing.redirect(tile.var, kTransposeAcross, body, behind);
+    body.push_back(
+        {.kind = K::loop, .axes = {{.var = rows.var, .of = tile.var}}, .body = std::move(par.body)});
+    append(body, std::move(behind));
+    rows = tile;
+    par.body = std::move(body);
+    return;
+  }
+}
+
+// Rows of a part of a fold (long_sums.h), which are such a tile already.
+void tile_rows_of_parts(Kernel& kernel, const Dims& sizes) {
+  Stmt& par = kernel.body[0];
+  for (Stmt& parts : par.body) {
+    if (parts.kind != K::reduce || !parts.axes.back().counts_tiles() || parts.axes.back().by.size >= 0)
+      continue;
+    const Axis part = parts.axes.back();
+    Stmt& fold = parts.body[0];
+    if (fold.kind != K::reduce || fold.axes.size() != 2 || fold.axes[0].of != part.var ||
+        !is_whole(fold.axes[1]))
+      continue;
+    std::set<Ref> outer = variables(par.axes);
+    outer.merge(variables(parts.axes));
+    outer.insert(fold.axes[0].var);
+    CrossingAccesses crossing(kernel, sizes, {.var = fold.axes[0].var, .extent = part.extent},
+                              std::move(outer));
+    crossing.add(fold, fold.axes[1]);
+    Block body, none;
+    crossing.redirect(part.var, part.by.factor, body, none);
+    append(body, std::move(parts.body));
+    parts.body = std::move(body);
+  }
+}
 
 }  // namespace
 
@@ -322,11 +358,14 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   if (map.kind != K::loop || !map.simd || map.axes.size() != 1) return kernel;
   if (std::any_of(par.body.begin(), par.body.end() - 1, is_loop) || std::ranges::any_of(map.body, is_loop))
     return kernel;
-  int cross = -1;
+  const Axis along = map.axes[0];
+  // The first access that crosses an axis decides which one.
+  size_t cross = par.axes.size();
   for (const Stmt& s : map.body)
-    if (cross < 0) cross = crossing_axis(par, s, map.axes[0].var);
-  if (cross < 0) return kernel;
-  const Axis across = par.axes[cross], along = map.axes[0];
+    for (size_t a = 0; a < par.axes.size() && cross == par.axes.size(); ++a)
+      if (crosses(s, par.axes[a].var, along.var)) cross = a;
+  if (cross == par.axes.size()) return kernel;
+  const Axis across = par.axes[cross];
   if (!tiles_transposed(known(across, sizes), known(along, sizes))) return kernel;
 
   KernelBuilder b(kernel, kernel.body);
@@ -349,7 +388,9 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
 
 Kernel tile_rows(Kernel kernel, const Dims& sizes) {
   if (kernel.body[0].simd) return kernel;
-  return Rows(std::move(kernel), sizes).run();
+  tile_rows_of_par(kernel, sizes);
+  tile_rows_of_parts(kernel, sizes);
+  return kernel;
 }
 
 Kernel tile_columns(Kernel kernel, const Dims& sizes) {

@@ -19,7 +19,8 @@ Kernel tile_columns(Kernel kernel, const Dims& sizes);
 Kernel tile_transposed(Kernel kernel, const Dims& sizes);
 
 // For rows whose elements lie far apart in a buffer, while the elements of neighboring rows lie side by side. Copies a tile of rows into a
-// local, or stores it from one, so that each line of memory is read or written once and the loops along a row read neighbors.
+// local, or stores it from one, so that each line of memory is read or written once and the loops along a row read neighbors. The rows are
+// iterations of the par nest, or of a part of a sum (long_sums.h).
 Kernel tile_rows(Kernel kernel, const Dims& sizes);
 
 }  // namespace tenon::jit

@@ -221,6 +221,24 @@ TEST(TileRows, StoresGoThroughALocal) {
               by_rows);
 }
 
+TEST(TileRows, PartsOfASumAreTiles) {
+  expect_same(R"(kernel @k(N, M; in %x: i32, in %w: i32, out %y: i32) {
+    par %i in 2 {
+      %s = reduce add %part in N by 16 {
+        %p = reduce add %r in %part, simd %j in M {
+          %v = load %x[%r + N*%j + %i]
+          %u = load %w[M*%r + %j]
+          %m = mul %v, %u
+          yield %m
+        }
+        yield %p
+      }
+      store %y[%i], %s
+    }
+  })",
+              by_rows);
+}
+
 TEST(TileRows, AnOutputThatIsReadAgainStaysInPlace) {
   const Kernel k = parsed(R"(kernel @k(N, M; in %x: i32, out %y: i32, out %m: i32) {
     par %i in N {
