@@ -12,7 +12,7 @@ import torch
 from ...graph_text import Unsupported, Value
 from .emitter import Emitter, is_used
 from .operand import read
-from .sizes import same_shape
+from .sizes import is_symbolic, same_shape
 from .tensors import CPU, dtype_of, same_device, why_not
 
 
@@ -51,7 +51,13 @@ def lower_node(node, values, table, device=CPU, seed=None, repeats=None):
     if (on := node.kwargs.get("device")) is not None and not same_device(torch.device(on), device):
         raise Unsupported(f"a tensor on {on}")
     e = Emitter(node, seed, device)
-    result = row.emit(e, *[read(a, values, device) for a in node.args], **{k: read(a, values, device) for k, a in node.kwargs.items()})
+    args, kwargs = [read(a, values, device) for a in node.args], {k: read(a, values, device) for k, a in node.kwargs.items()}
+    try:
+        result = row.emit(e, *args, **kwargs)
+    except TypeError as error:  # such as float(s), for a symbol s
+        if any(is_symbolic(a) for a in (*args, *kwargs.values())):
+            raise Unsupported(f"{node.target}: a number that changes from call to call, where a constant is expected") from error
+        raise
     if isinstance(result, Value):
         result = finish(e, result)
     else:

@@ -56,6 +56,11 @@ class Real:
         raise Unsupported(f"{self.expr} where a constant is expected")
 
 
+def is_symbolic(number):
+    """Whether an argument of an operator is a number that is not known when the graph is compiled."""
+    return isinstance(number, Real) or (isinstance(number, sympy.Expr) and bool(number.free_symbols))
+
+
 class Opaque(sympy.Symbol):
     """The symbol of a size that the graph text cannot express. expr: its value, an expression of the tracer's symbols."""
 
