@@ -7,6 +7,7 @@
 #include "backends/onednn/library.h"
 #include "backends/onednn/steps/depthwise.h"
 #include "backends/onednn/steps/exact_map.h"
+#include "backends/onednn/steps/volumes.h"
 #include "src/backend/host_threads.h"
 #include "src/base/align.h"
 #include "src/ops/eval/host_tensor.h"
@@ -139,6 +140,10 @@ Result<std::unique_ptr<Step>> Call::prepare(const Sizes& sizes) {
     if (const auto depthwise = depthwise_windows(asked)) {
       planned(title(asked, "depthwise", spec.name));
       return depthwise_step(*depthwise, asked.threads);
+    }
+    if (const auto volumes = depthwise_volumes(asked)) {
+      planned(title(asked, "depthwise", spec.name));
+      return depthwise_step(*volumes, asked.threads);
     }
   }
   TENON_ASSIGN(std::unique_ptr<LibraryStep> step, library_step(asked, sizes));

@@ -11,8 +11,9 @@ namespace {
 constexpr int64_t kMostMade = 4, kMostMadeLimited = 3;           // channels that a group makes
 constexpr int64_t kMostWindows = 256, kMostWindowsLimited = 64;  // of a group
 constexpr int64_t kShortRow = 24;
-constexpr int64_t kMostFilters = 8;      // channels that have one window each
-constexpr int64_t kMostFiltersLast = 4;  // the same, if channels are last
+constexpr int64_t kMostFilters = 8;              // channels that have one window each
+constexpr int64_t kMostFiltersLast = 4;          // the same, if channels are last
+constexpr int64_t kFewestFiltersOfVolumes = 16;  // for which a back end puts channels in lanes
 constexpr size_t kRankOfVolumes = 5;
 
 }  // namespace
@@ -26,12 +27,13 @@ bool suits_pixel_lanes(const Graph& graph, const Node& node) {
   const int64_t share = w[0].value() / groups.value();
   const int64_t made = transposed ? w[1].value() : share, read = transposed ? share : w[1].value();
   const bool skips = !all_are(attr_as<Dims>(node, "strides"), 1), volumes = w.size() == kRankOfVolumes;
-  // The library takes 2 to 8 times as long with one window for each channel of a volume.
-  if (volumes && made == 1 && read == 1) return !(transposed && skips);
-  if (skips || node.type.dtype != DType::f32) return false;
   const bool last = attr_as<std::string>(node, "layout") == "channels_last";
   const Dim row = graph.type(node.inputs[0]).shape.back();
-  const bool limited = last || volumes || (row.is_const() && row.value() < kShortRow);
+  const bool is_short = row.is_const() && row.value() < kShortRow;
+  if (volumes && made == 1 && read == 1)
+    return groups.value() < kFewestFiltersOfVolumes || (!skips && (transposed || (!last && !is_short)));
+  if (skips || node.type.dtype != DType::f32) return false;
+  const bool limited = last || volumes || is_short;
   if (made != 1 || read != 1)
     return made <= (limited ? kMostMadeLimited : kMostMade) &&
            made * read <= (limited ? kMostWindowsLimited : kMostWindows);
