@@ -104,6 +104,13 @@ bool is_depthwise_filter(const Graph& graph, const Node& node) {
          w[2].value() <= kMostTaps;
 }
 
+// Whether the node is a depthwise convolution of volumes, which a step of its own computes without an epilogue (steps/volumes.h).
+bool is_depthwise_of_volumes(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
+  const Dims& w = graph.type(node.inputs[1]).shape;
+  return w.size() == 5 && w[0] == attr_as<Dim>(node, "groups") && w[1] == Dim(1);
+}
+
 bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
 
 // The library's name of the best instruction set that it uses; ONEDNN_MAX_CPU_ISA forces a lower one.
@@ -256,6 +263,8 @@ Bid ask_library(const Graph& graph, std::span<const ValueId> members, bool in_f3
     for (Operand& o : spec->operands) o.dtype = DType::f32;
   }
   if (has_slow_function(*spec)) return {false, 0, "loops compute this function behind a convolution faster"};
+  if (members.size() > 1 && is_depthwise_of_volumes(graph, graph.node(members[0])))
+    return {false, 0, "loops compute the epilogue of a depthwise convolution of volumes"};
   if (loses_winograd(graph, members, *spec)) return {false, 0, "the convolution would lose Winograd's step"};
   return offered(graph, members, spec->name, [&](const Sizes& sizes) { return at_sizes(*spec, sizes); });
 }
@@ -273,24 +282,19 @@ Bid ask_of_groups(const Graph& graph, ValueId v) {
                  [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
 }
 
-// Whether the library may have faster code for the node in f32: convolutions of f16, for which most CPUs have no instructions, and those of
-// bf16 with three spatial axes or, as the gradient of a strided one, with transposed strides.
-bool may_want_f32(const Graph& graph, const Node& node) {
-  if (node.op != ops::convolution && node.op != ops::convolution_weight_gradient) return false;
-  const TensorType& x = graph.type(node.inputs[0]);
-  if (x.dtype == DType::f16) return true;
-  const bool skips = node.op == ops::convolution && attr_as<bool>(node, "transposed") &&
-                     !all_are(attr_as<Dims>(node, "strides"), 1);
-  return x.dtype == DType::bf16 && (skips || (node.op == ops::convolution && x.rank() == 5));
-}
-
-// Whether it has: it has none for f16, and in f32 depthwise convolutions take 1/5 to 1/100 of the time, others 1/3 to 1/10 where it has none
-// of its newer code for bf16.
+// Whether the library has faster code for the node, a convolution of 16-bit floats, in f32. Many CPUs have no instructions for these floats.
+// Elsewhere depthwise convolutions with three spatial axes, or with transposed strides, as the gradient of a strided one has, take 1/5 to
+// 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16.
 bool wants_f32(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
-  if (!may_want_f32(graph, node)) return false;
+  if (node.op != ops::convolution && node.op != ops::convolution_weight_gradient) return false;
+  const TensorType& x = graph.type(node.inputs[0]);
+  if (x.dtype != DType::f16 && x.dtype != DType::bf16) return false;
   const Bid answer = ask(graph, {&v, 1});
   if (!answer.yes) return suits_loops(graph, node).empty() && ask_library(graph, {&v, 1}, true).yes;
+  if (x.dtype != DType::bf16 || node.op != ops::convolution) return false;
+  const bool skips = attr_as<bool>(node, "transposed") && !all_are(attr_as<Dims>(node, "strides"), 1);
+  if (!skips && x.rank() != 5) return false;
   const Dim groups = attr_as<Dim>(node, "groups");
   if (groups != Dim(1) && groups == graph.type(node.inputs[1]).shape[0]) return true;
   return answer.why.find("jit_bf16") != std::string::npos;
@@ -347,7 +351,7 @@ class OneDnnBackend final : public Backend {
     return wants_f32(b.graph(), v) ? in_f32(b, std::move(node)) : v;
   }
   // Pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal distances. So are
-  // images that Winograd's step reads, if their channels are not dense; the library would reorder them in each call.
+  // images that Winograd's step or that of volumes reads, if their channels are not dense; the library would reorder them in each call.
   bool reads(const Graph& graph, ValueId v, ValueId operand) const override {
     const Node& node = graph.node(v);
     if (node.op == ops::convolution && node.inputs[0] == operand && graph.node(operand).op == ops::slice &&
@@ -355,7 +359,8 @@ class OneDnnBackend final : public Backend {
       return false;
     const bool is_image = node.inputs[0] == operand ||
                           (node.op == ops::convolution_weight_gradient && node.inputs[1] == operand);
-    if (!is_image || !wants_dense_channels(graph, node)) return true;
+    if (!is_image || !(wants_dense_channels(graph, node) || is_depthwise_of_volumes(graph, node)))
+      return true;
     const auto image = view_of(graph, operand, [&](ValueId u) { return draft_strides(graph, u); });
     return image && image->strides.back() == Dim(1);
   }

@@ -242,7 +242,7 @@ TEST(OneDnn, WeightGradients) {
       {"bf16",
        GRADIENT("bf16[N,16,9,9]", "bf16[N,32,5,5]", "kernel=[3,3], " AT2),
        {{2, 16, 9, 9}, {2, 32, 5, 5}},
-       "convolution_weight_gradient 2x16x9x9 by 2x32x5x5 bf16"},
+       "convolution_weight_gradient 2x16x9x9 by 2x32x5x5"},
       {"no images",
        GRADIENT("f32[N,16,9,9]", "f32[N,32,5,5]", "kernel=[3,3], " AT2),
        {{0, 16, 9, 9}, {0, 32, 5, 5}},
@@ -314,30 +314,33 @@ TEST(OneDnn, StridedDepthwiseGradientsOfBf16) {
   check({"of two channels a group", text("12", "[24,2,3,3]", "[2,2]").c_str(), {image, {24, 2, 3, 3}}, ""});
 }
 
-// Convolutions of f16 run in f32 where the library has no code for f16.
-TEST(OneDnn, ConvolutionsOfF16) {
+// Convolutions of 16-bit floats run in f32 where the library has no code for them.
+TEST(OneDnn, ConvolutionsOf16Bits) {
   const std::string ones =
       "padding=[1,1], padding_high=[1,1], dilations=[1,1]}\n %r = relu(%y)\n return %r\n}";
-  auto text = [&](const char* x, const char* w, const std::string& call) {
-    return std::string("graph @f(%x: f16") + x + ", %w: f16" + w + ") {\n %y = convolution" + call + ones;
-  };
-  check({"strided",
-         text("[N,16,9,7]", "[24,16,3,3]", "(%x, %w){strides=[2,2], ").c_str(),
-         {{2, 16, 9, 7}, {24, 16, 3, 3}},
-         "(onednn)"});
-  check({"depthwise",
-         text("[2,24,9,7]", "[24,1,3,3]", "(%x, %w){groups=24, strides=[1,1], ").c_str(),
-         {{2, 24, 9, 7}, {24, 1, 3, 3}},
-         "(onednn)"});
-  check({"transposed",
+  for (const std::string dtype : {"f16", "bf16"}) {
+    auto text = [&](const std::string& x, const std::string& w, const std::string& call) {
+      return "graph @f(%x: " + dtype + x + ", %w: " + dtype + w + ") {\n %y = convolution" + call + ones;
+    };
+    check({"strided",
+           text("[N,16,9,7]", "[24,16,3,3]", "(%x, %w){strides=[2,2], ").c_str(),
+           {{2, 16, 9, 7}, {24, 16, 3, 3}},
+           "(onednn)"});
+    check({"depthwise",
+           text("[2,24,9,7]", "[24,1,3,3]", "(%x, %w){groups=24, strides=[1,1], ").c_str(),
+           {{2, 24, 9, 7}, {24, 1, 3, 3}},
+           "(onednn)"});
+    check(
+        {"transposed",
          text("[2,16,5,6]", "[16,24,3,3]", "(%x, %w){transposed=true, output_padding=[0,0], strides=[2,2], ")
              .c_str(),
          {{2, 16, 5, 6}, {16, 24, 3, 3}},
          "(onednn)"});
-  check({"gradient by the weights",
-         text("[2,16,9,7]", "[2,24,9,7]", "_weight_gradient(%x, %w){kernel=[3,3], strides=[1,1], ").c_str(),
-         {{2, 16, 9, 7}, {2, 24, 9, 7}},
-         "(onednn)"});
+    check({"gradient by the weights",
+           text("[2,16,9,7]", "[2,24,9,7]", "_weight_gradient(%x, %w){kernel=[3,3], strides=[1,1], ").c_str(),
+           {{2, 16, 9, 7}, {2, 24, 9, 7}},
+           "(onednn)"});
+  }
 }
 
 // Behind a convolution of f32 the library computes functions such as silu more slowly than loops do. A step of
