@@ -241,6 +241,8 @@ std::string suits_loops(const Graph& graph, const Node& node) {
   if (node.op == ops::int_matmul && sums_of_integers_saturate())
     return "without VNNI the library's sums of products of integers are not exact";
   if (is_by_vector(graph, node)) return "a product with one vector: loops read the matrix as fast";
+  if (is_of_quantized_matrix(graph, node))
+    return "a product of one row by a quantized matrix: loops compute its numbers on the way";
   if (is_batch_of_vectors(graph, node))
     return "a batch of products of one row or column: loops read the matrices as fast";
   if (is_depthwise_filter(graph, node))

@@ -14,7 +14,7 @@ constexpr int64_t kMostRows = 4;
 // A product with a smaller matrix is faster in one loop with its neighbours.
 constexpr int64_t kLeastElements = 16 << 10;
 
-// Whether the value is computed from a tensor of fewer bytes that has its elements, as a matrix of quantized weights.
+// Whether the value is computed from a tensor of fewer bytes that has its elements.
 bool is_widened(const Graph& graph, ValueId v) {
   const int64_t bytes = size_of(graph.type(v).dtype);
   const Dim elements = graph.dims->product(graph.type(v).shape);
@@ -29,11 +29,19 @@ bool is_widened(const Graph& graph, ValueId v) {
   }
 }
 
+bool is_product(const Node& node) { return node.op == ops::matmul || node.op == ops::linear; }
+
 }  // namespace
 
+bool is_of_quantized_matrix(const Graph& graph, const Node& node) {
+  if (!is_product(node)) return false;
+  const Dims &x = graph.type(node.inputs[0]).shape, &matrix = graph.type(node.inputs[1]).shape;
+  return !x.empty() && matrix.size() == 2 && all_are(std::span(x).first(x.size() - 1), 1) &&
+         is_widened(graph, node.inputs[1]);
+}
+
 std::string not_of_few_rows(const Graph& graph, const Node& node) {
-  if (node.op != ops::matmul && node.op != ops::linear)
-    return std::string(op(node.op).name) + " is no product";
+  if (!is_product(node)) return std::string(op(node.op).name) + " is no product";
   const DType dtype = node.type.dtype;
   if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)
     return "a product of " + std::string(name(dtype));
@@ -48,8 +56,7 @@ std::string not_of_few_rows(const Graph& graph, const Node& node) {
   if (!matrix[0].is_const() || !matrix[1].is_const()) return "the size of the matrix is not known";
   if (matrix[0].value() * matrix[1].value() < kLeastElements || matrix[0] == Dim(1) || matrix[1] == Dim(1))
     return "a product with a small matrix";
-  if (rows == 1 && is_widened(graph, node.inputs[1]))
-    return "a product of one row by a matrix that is computed from fewer bytes, which loops read instead";
+  if (is_of_quantized_matrix(graph, node)) return "a product of one row by a quantized matrix";
   return "";
 }
 

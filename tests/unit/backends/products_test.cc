@@ -126,8 +126,10 @@ TEST(Products, LeaveQuantizedMatricesOfOneRow) {
   const std::string cast = "  %m = cast(%w){dtype=f32}\n",
                     scaled = "  %c = cast(%w){dtype=f32}\n  %m = mul(%c, %s)\n",
                     sum = "  %c = cast(%w){dtype=f32}\n  %m = mul(%c, %f)\n";
-  EXPECT_THAT(check(text("1", cast)).explained, Not(HasSubstr("(products)")));
-  EXPECT_THAT(check(text("1", scaled)).explained, Not(HasSubstr("(products)")));
+  for (const std::string& matrix : {cast, scaled})
+    for (const char* rows : {"1", "1,1"})
+      EXPECT_THAT(check(text(rows, matrix)).explained,
+                  AllOf(HasSubstr("step 0 (cpu)"), Not(HasSubstr("step 1"))));
   EXPECT_THAT(check(text("2", scaled)).explained, HasSubstr("(products)"));
   EXPECT_THAT(check(text("1", sum)).explained, HasSubstr("(products)"));
 }
