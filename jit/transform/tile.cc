@@ -307,7 +307,9 @@ std::set<Ref> variables(std::span<const Axis> axes) {
 void tile_rows_of_par(Kernel& kernel, const Dims& sizes) {
   Stmt& par = kernel.body[0];
   for (Axis& rows : par.axes) {
-    if (!is_whole(rows)) continue;
+    const Dim many = known(rows, sizes);
+    if (!is_whole(rows) || (many.is_const() && many.value() < kTransposeAcross))
+      continue;  // threads share few rows
     CrossingAccesses crossing(kernel, sizes, rows, variables(par.axes));
     for (Stmt& loop : par.body)
       if (is_loop(loop) && loop.axes.size() == 1 && is_whole(loop.axes[0])) crossing.add(loop, loop.axes[0]);

@@ -239,6 +239,16 @@ TEST(TileRows, PartsOfASumAreTiles) {
               by_rows);
 }
 
+TEST(TileRows, FewRowsStayInPlace) {
+  const auto rows = [](const std::string& n) {
+    return parsed("kernel @k(M; in %x: i32, out %y: i32) {\n par %i in " + n +
+                  " {\n %s = reduce add simd %j in M {\n %v = load %x[%i + " + n +
+                  "*%j]\n yield %v\n }\n store %y[%i], %s\n }\n }");
+  };
+  EXPECT_EQ(print(by_rows(rows("15"))), print(rows("15")));
+  EXPECT_NE(print(by_rows(rows("16"))), print(rows("16")));
+}
+
 TEST(TileRows, AnOutputThatIsReadAgainStaysInPlace) {
   const Kernel k = parsed(R"(kernel @k(N, M; in %x: i32, out %y: i32, out %m: i32) {
     par %i in N {
