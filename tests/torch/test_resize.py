@@ -104,3 +104,19 @@ def test_training_of_resized_images_of_any_size(mode, dtype):
         torch.testing.assert_close(got, want, **close)
         torch.testing.assert_close(by_tenon, by_eager, **close)
     assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "smooth"])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_training_of_resized_signals_and_volumes_of_any_size(axes, mode):
+    """The gradient of the group norm before the resizing is decomposed."""
+    mode = mode if mode != "smooth" else ("linear", "bilinear", "trilinear")[axes - 1]
+    norm = torch.nn.GroupNorm(2, 4)
+    f = lambda x: F.interpolate(norm(x), scale_factor=(2.0,) * axes, mode=mode)
+    compiled = torch.compile(f, backend="tenon")
+    tenon.reset_stats()
+    for shape in ((2, 4, 3, 4, 5), (2, 4, 5, 3, 6), (3, 4, 4, 5, 3)):
+        x = torch.randn(shape[: axes + 2], requires_grad=True)
+        want, got = (torch.autograd.grad(call(x).pow(3).mean(), [x, *norm.parameters()]) for call in (f, compiled))
+        torch.testing.assert_close(got, want)
+    assert not tenon.stats()["fallback_reasons"], tenon.stats()["fallback_reasons"]

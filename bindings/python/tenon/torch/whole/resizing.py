@@ -44,8 +44,8 @@ def _keep(name):
 
 
 def _give_meta_kernel(op, keeps_order):
-    """Gives the gradient a meta kernel that takes symbolic sizes; PyTorch's takes none. keeps_order: whether its result has the memory format
-    of its operand."""
+    """Gives the gradient a meta kernel that takes symbolic sizes. PyTorch has one for nearest2d only. keeps_order: whether its result has
+    the memory format of its operand."""
 
     def gradient(dy, output_size, input_size, *_, **__):
         order = suggest_memory_format(dy) if keeps_order else torch.contiguous_format
@@ -55,8 +55,10 @@ def _give_meta_kernel(op, keeps_order):
         op.py_impl(_META)(gradient)
 
 
-for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d"):
-    _give_meta_kernel(getattr(torch.ops.aten, f"upsample_{_name}_backward").default, _name != "bicubic2d")
+for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d", "nearest1d", "nearest3d"):
+    _give_meta_kernel(getattr(torch.ops.aten, f"upsample_{_name}_backward").default, _name not in ("bicubic2d", "nearest3d"))
+for _axes in (1, 3):
+    _give_meta_kernel(getattr(torch.ops.aten, f"_upsample_nearest_exact{_axes}d_backward").default, False)
 for _name in ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d", "nearest1d", "nearest2d", "nearest3d"):
     _keep("upsample_" + _name)
 for _axes in (1, 2, 3):
