@@ -18,13 +18,12 @@ namespace {
 
 using cuda::CuFunction;
 using cuda::DeviceKernel;
-using cuda::Form;
 using cuda::Missing;
 constexpr int64_t kVector = 16;  // bytes that one thread reads or writes at once
 
 // A form, and the arguments behind the pointers, which are the same for every run.
 struct ReadyForm {
-  Form form;
+  cuda::Form form;
   CuFunction function = nullptr;  // null: not loaded when the plan was made
   std::vector<uint64_t>
       values;  // sizes; if locals are in global memory, also a placeholder for their address, and their stride
@@ -140,7 +139,7 @@ struct Sized {
   Piece& piece;
   std::vector<int64_t> sizes;
   int64_t longest;
-  Form aligned;
+  cuda::Form aligned;
 };
 
 class CudaGroup final : public Executable {
@@ -198,7 +197,7 @@ class CudaGroup final : public Executable {
     if (!s.aligned.spills || p.halves.empty()) return list.push_back(std::move(s));
     for (const auto& half : p.halves) add(*half, sizes, list);
   }
-  static ReadyForm ready(const Sized& s, Form form) {
+  static ReadyForm ready(const Sized& s, cuda::Form form) {
     ReadyForm r{std::move(form), nullptr, {}};
     r.function = s.piece.kernel.function(r.form);
     for (int64_t size : s.sizes)
