@@ -349,6 +349,7 @@ class OneDnnBackend final : public Backend {
     if (node.op == ops::int_matmul && !are_sums_exact(b.graph(), node)) return by_unsigned(b, node);
     if (skips_pixels(b.graph(), node)) return of_pixels_left(b, std::move(node));
     if (is_transposed_to_few(b.graph(), node)) return by_product(b, node);
+    node.name.clear();  // the result gets the name, whichever it is
     const ValueId v = b.add(node);
     return wants_f32(b.graph(), v) ? in_f32(b, std::move(node)) : v;
   }
