@@ -31,7 +31,7 @@ bool suits_pixel_lanes(const Graph& graph, const Node& node) {
   const Dim row = graph.type(node.inputs[0]).shape.back();
   const bool is_short = row.is_const() && row.value() < kShortRow;
   if (volumes && made == 1 && read == 1)
-    return groups.value() < kFewestFiltersOfVolumes || (!skips && (transposed || (!last && !is_short)));
+    return transposed ? !skips : groups.value() < kFewestFiltersOfVolumes || !(skips || last || is_short);
   if (skips || node.type.dtype != DType::f32) return false;
   const bool limited = last || volumes || is_short;
   if (made != 1 || read != 1)

@@ -52,6 +52,8 @@ TEST(PixelLanes, FewChannels) {
       {"f32[N,16,D,H,23]", "f32[16,1,3,3,3]", 16, "", false},
       {"f16[N,16,D,H,W]", "f16[16,1,3,3,3]", 16, ", strides=[2,2,2]", false},
       {"f16[N,15,D,H,W]", "f16[15,1,3,3,3]", 15, ", strides=[2,2,2]"},
+      {"f32[N,8,D,H,W]", "f32[8,1,3,3,3]", 8, ", strides=[2,2,2], transposed=true, output_padding=[0,0,0]",
+       false},
       {"f32[N,D,H,W,16]", "f32[16,1,3,3,3]", 16, last, false},
       {"f32[N,H,W,4]", "f32[4,1,3,3]", 4, last},
       {"f32[N,H,W,8]", "f32[8,1,3,3]", 8, last, false},
