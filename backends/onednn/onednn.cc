@@ -284,16 +284,28 @@ Bid ask_of_groups(const Graph& graph, ValueId v) {
                  [&](const Sizes& sizes) { return (*product)->of_rows(kProbe, sizes); });
 }
 
+bool is_convolution_of_16_bits(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution && node.op != ops::convolution_weight_gradient) return false;
+  const DType dtype = graph.type(node.inputs[0]).dtype;
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
+
+// The library's bid for a convolution of 16-bit floats as one of f32; no for other nodes.
+Bid ask_in_f32(const Graph& graph, ValueId v) {
+  const Node& node = graph.node(v);
+  if (!is_convolution_of_16_bits(graph, node) || !suits_loops(graph, node).empty()) return {};
+  return ask_library(graph, {&v, 1}, true);
+}
+
 // Whether the library has faster code for the node, a convolution of 16-bit floats, in f32. Many CPUs have no instructions for these floats.
 // Elsewhere depthwise convolutions with three spatial axes, or with transposed strides, as the gradient of a strided one has, take 1/5 to
 // 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16.
 bool wants_f32(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
-  if (node.op != ops::convolution && node.op != ops::convolution_weight_gradient) return false;
+  if (!is_convolution_of_16_bits(graph, node)) return false;
   const TensorType& x = graph.type(node.inputs[0]);
-  if (x.dtype != DType::f16 && x.dtype != DType::bf16) return false;
   const Bid answer = ask(graph, {&v, 1});
-  if (!answer.yes) return suits_loops(graph, node).empty() && ask_library(graph, {&v, 1}, true).yes;
+  if (!answer.yes) return ask_in_f32(graph, v).yes;
   if (x.dtype != DType::bf16 || node.op != ops::convolution) return false;
   const bool skips = attr_as<bool>(node, "transposed") && !all_are(attr_as<Dims>(node, "strides"), 1);
   if (!skips && x.rank() != 5) return false;
@@ -330,7 +342,9 @@ class OneDnnBackend final : public Backend {
     const Node& node = graph.node(v);
     if (is_root(node)) {
       Bid answer = ask(graph, std::span(&v, 1));
-      return !answer.yes && wants_f32(graph, v) ? ask_library(graph, std::span(&v, 1), true) : answer;
+      if (answer.yes) return answer;
+      Bid wide = ask_in_f32(graph, v);
+      return wide.yes ? wide : answer;
     }
     if (is_of_groups(node)) return ask_of_groups(graph, v);
     if (!is_activation(node)) return {false, 0, std::string(op(node.op).name) + " is no call of the library"};
@@ -349,12 +363,12 @@ class OneDnnBackend final : public Backend {
     if (node.op == ops::int_matmul && !are_sums_exact(b.graph(), node)) return by_unsigned(b, node);
     if (skips_pixels(b.graph(), node)) return of_pixels_left(b, std::move(node));
     if (is_transposed_to_few(b.graph(), node)) return by_product(b, node);
-    node.name.clear();  // the result gets the name, whichever it is
+    node.name.clear();  // the pass gives the name to the node that this function returns
     const ValueId v = b.add(node);
     return wants_f32(b.graph(), v) ? in_f32(b, std::move(node)) : v;
   }
   // Pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal distances. So are
-  // images that Winograd's step or that of volumes reads, if their channels are not dense; the library would reorder them in each call.
+  // images that Winograd's step or the step of volumes reads, if their channels are not dense; the library would reorder them in each call.
   bool reads(const Graph& graph, ValueId v, ValueId operand) const override {
     const Node& node = graph.node(v);
     if (node.op == ops::convolution && node.inputs[0] == operand && graph.node(operand).op == ops::slice &&

@@ -346,13 +346,13 @@ static PyObject* pointer(PyObject* self, PyObject* const* a, Py_ssize_t n) {
 
 enum { kSamples = 3 };
 
-/* What current() compares of a tensor. Some of PyTorch's operators write without a new version (the update of batch norm's statistics, fused
- * optimizers, collectives); these change all elements, so also the first, middle and last bytes. */
+/* The fields of a tensor that current() compares. Some of PyTorch's operators write without a new version: batch norm updates its statistics
+ * so, and so do fused optimizers and collectives. They change all elements, hence also the first, middle and last bytes. */
 typedef struct {
   int64_t address, version, samples[kSamples];
 } State;
 
-/* The address and the version of a tensor. */
+/* Reads the address and the version of a tensor. */
 static int identify(PyObject* tensor, Tensor* t, State* out) {
   if (tensor_of(tensor, t) != 0) return -1;
   out->address = first_element(t);

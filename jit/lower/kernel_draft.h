@@ -17,7 +17,7 @@ struct DraftBuffer {
   enum class Kind : uint8_t { argument, local };
   Kind kind = Kind::argument;
   int number = 0;  // in KernelDraft::arguments or KernelDraft::locals
-  int id() const { return kind == Kind::argument ? number : ~number; }  // unlike those of other buffers
+  int id() const { return kind == Kind::argument ? number : ~number; }  // differs from buffer to buffer
 };
 
 struct DraftStmt {

@@ -13,7 +13,7 @@ namespace tenon::jit {
 struct Access {
   Index address;  // in elements
   bool store = false;
-  int buffer = 0;  // a number of its own
+  int buffer = 0;  // equal for all accesses of one buffer
   friend bool operator==(const Access&, const Access&) = default;
 };
 

@@ -9,7 +9,7 @@
 // in the same order, also in graphs without convolutions. A transpose that meets its inverse disappears (simplify).
 // If all convolutions of a graph are pointwise and have long planes, each that reads no such T is the product of a matrix and the planes of
 // each image instead: no image is transposed.
-// The cast of a transposed factor of a matrix product is the transpose of a cast, as if it were such a T.
+// The cast of a transposed factor of a matrix product becomes the transpose of a cast.
 // Tested by tests/golden/passes/layout_*.tn.
 #include <algorithm>
 
