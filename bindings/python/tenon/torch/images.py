@@ -55,7 +55,7 @@ def _follows(n, images):
         return True
     if n.target is operator.getitem:
         return n.args[0] in images and n.args[1] == 0
-    return not _is_view(n) and any(x in images and _rank(x) == _rank(n) for x in n.all_input_nodes)
+    return not is_view(n) and any(x in images and _rank(x) == _rank(n) for x in n.all_input_nodes)
 
 
 def _rank(n):
@@ -64,7 +64,7 @@ def _rank(n):
     return first.dim() if isinstance(first, torch.Tensor) else -1
 
 
-def _is_view(n):
+def is_view(n):
     return isinstance(n.target, torch._ops.OpOverload) and any(r.alias_info is not None for r in n.target._schema.returns)
 
 
@@ -79,7 +79,7 @@ def _aliases(n):
 def _has_views(n):
     """Whether a node looks at the memory of node n with other sizes or strides."""
     aliases = set(_aliases(n))
-    return any(_is_view(u) and u not in aliases for same in aliases for u in same.users)
+    return any(is_view(u) and u not in aliases for same in aliases for u in same.users)
 
 
 def _channels_last(fake):

@@ -20,6 +20,7 @@ from .whole import attention
 
 aten = torch.ops.aten
 NORMS = (aten.native_layer_norm.default, aten.native_group_norm.default)  # PyTorch's min-cut never computes them again by itself
+COMPARISONS = {getattr(aten, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 LEAST_BUDGET = 1e-9  # with 0, PyTorch's min-cut ignores tags, and would draw random numbers again
 
 
@@ -34,7 +35,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
         rng.plant_seeded_masks(joint, again=limited or options.recompute == "cheap")
     if limited or options.recompute == "cheap":
         windows.plant_offsets(joint)
-    least = _keep_random_numbers(joint)
+    least = _keep_values(joint, num_fwd_outputs)
     _raise_budgets(joint, least)
     checkpointed = {n.name for n in joint.graph.nodes if must_recompute(n) and "tenon_again" not in n.meta} if tell else ()
     named["num_fwd_outputs"] = num_fwd_outputs
@@ -57,13 +58,35 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     return graphs
 
 
-def _keep_random_numbers(joint):
-    """Tags what draws random numbers as saved. Nodes of a checkpointed region have tags already, and PyTorch restores the
-    generator for them. Returns the least budget with which PyTorch's min-cut minds the tags."""
-    drawing = [n for n in joint.graph.nodes if rng.draws_numbers(n)]
-    for n in drawing:
+def _keep_values(joint, num_fwd_outputs):
+    """Tags what draws random numbers, and what comparisons are computed from, as saved. Nodes of a checkpointed region have tags already,
+    and PyTorch restores the generator for them. Returns the least budget with which PyTorch's min-cut minds the tags."""
+    kept = [n for n in joint.graph.nodes if rng.draws_numbers(n)] + _compared_values(joint, num_fwd_outputs)
+    for n in kept:
         n.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
-    return LEAST_BUDGET if drawing else 0.0
+    return LEAST_BUDGET if kept else 0.0
+
+
+def _compared_values(joint, num_fwd_outputs):
+    """The values of the forward pass that two floats are computed from that have a source in common and are compared. The gradient of amax
+    asks which elements equal the maximum: if the backward graph computed the elements again and rounded them in another place than the
+    forward graph, none would."""
+    forward, found = _sources(joint.graph.output_node().args[0][:num_fwd_outputs]), set()
+    for n in joint.graph.nodes:
+        if n.target in COMPARISONS and all(x.meta["val"].is_floating_point() for x in n.args):
+            if _sources([n.args[0]]) & _sources([n.args[1]]):
+                found |= _sources(n.args, until=lambda x: x in forward and not images.is_view(x))
+    return [n for n in found & forward if n.op == "call_function" and not images.is_view(n)]
+
+
+def _sources(nodes, until=lambda n: False):
+    """The nodes and what they are computed from, without what those with until(node) are computed from."""
+    seen, left = set(), [n for n in nodes if isinstance(n, torch.fx.Node)]
+    while left:
+        if (n := left.pop()) not in seen:
+            seen.add(n)
+            left += [] if until(n) else n.all_input_nodes
+    return seen
 
 
 def _has_calls_to_keep_apart(joint):
