@@ -28,6 +28,15 @@ Status has_loops(const Graph& graph, ValueId v) {
 
 namespace {
 
+int64_t cost(OpId map) { return op(map).expensive ? 8 : 1; }
+
+std::set<OpId> maps_of(const Graph& graph, std::span<const ValueId> members) {
+  std::set<OpId> maps;
+  for (ValueId v : members)
+    if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) maps.insert(id);
+  return maps;
+}
+
 // Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
 // before at two places, so five steps in one loop would compute the first one at 32. It takes less time to store a step on the way.
 // `free`: the cost of repeated maps that is always less than that of a store and a load. There is none where steps have a kernel for each
@@ -35,11 +44,10 @@ namespace {
 bool repeats_work(const Graph& graph, std::span<const ValueId> members,
                   std::span<const LoweredKernel> kernels, int64_t free) {
   constexpr int64_t kMostTimes = 2;
-  const auto cost = [](OpId id) { return op(id).expensive ? 8 : 1; };
-  std::set<OpId> maps;
+  const std::set<OpId> maps = maps_of(graph, members);
   int64_t once = 0;
   for (ValueId v : members)
-    if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) maps.insert(id), once += cost(id);
+    if (const OpId id = graph.node(v).op; maps.contains(id)) once += cost(id);
   struct Iteration {
     int64_t work = 0;
     std::map<int, int64_t> stored;  // elements of each buffer
@@ -57,6 +65,70 @@ bool repeats_work(const Graph& graph, std::span<const ValueId> members,
     });
   };
   return std::ranges::any_of(kernels, repeats);
+}
+
+uint64_t axis_bit(size_t axis) { return uint64_t{1} << std::min<size_t>(axis, 63); }
+
+// The axes of the par nest, as bits, along which the values of a kernel differ.
+class Variation {
+ public:
+  explicit Variation(const Kernel& kernel) : axes_(kernel.types.size(), 0) {
+    const Stmt& par = kernel.body[0];
+    for (size_t i = 0; i < par.axes.size(); ++i) axes_[par.axes[i].var] = axis_bit(i);
+    visit(kernel, par.body);
+  }
+  uint64_t operator[](Ref r) const { return axes_[r]; }
+
+ private:
+  void visit(const Kernel& kernel, const Block& block) {
+    for (const Stmt& s : block) {
+      for (const Axis& a : s.axes) axes_[a.var] = a.of == kNoRef ? 0 : axes_[a.of];
+      visit(kernel, s.body);
+      // The elements of a local were stored in this iteration of the par nest.
+      const bool local = s.kind == Stmt::Kind::load &&
+                         kernel.buffers[static_cast<size_t>(s.buffer)].role == Buffer::Role::local;
+      uint64_t found = local ? ~uint64_t{0} : 0;
+      std::set<Ref> uses;
+      collect_uses(s, uses);
+      for (Ref r : uses) found |= axes_[r];
+      each_result(s, [&](Ref r) { axes_[r] = found; });
+    }
+  }
+
+  std::vector<uint64_t> axes_;
+};
+
+// Whether a loop spends most of its work on maps that are the same along an axis of the results, so it computes them again for each of these
+// results. A product of a map by a matrix does: loops that store the map compute it once. `folded`: the values that only folds read.
+bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel,
+                  const std::set<ValueId>& folded) {
+  constexpr int64_t kFew = 2, kStore = 4;  // kStore: the cost of a store
+  const std::set<OpId> maps = maps_of(graph, members);
+  const std::vector<Axis>& par = kernel.kernel.body[0].axes;
+  uint64_t all = 0;
+  for (size_t i = 0; i < par.size(); ++i)
+    if (par[i].extent.size >= 0 || par[i].extent.factor > kFew) all |= axis_bit(i);
+  const Variation axes(kernel.kernel);
+  struct Work {
+    int64_t repeated = 0, rest = 0;
+  };
+  std::map<const Stmt*, Work> loops;
+  each_stmt(kernel.kernel.body, [&](const Stmt& s, const Around& around) {
+    if (!around.loop) return;
+    Work& work = loops[around.loop];
+    if (s.kind == Stmt::Kind::op) {
+      const bool hoisted =
+          around.loop->kind == Stmt::Kind::par && !(axes[s.result] & axis_bit(par.size() - 1));
+      const bool repeated = maps.contains(s.op) && (axes[s.result] & all) != all;
+      (repeated ? work.repeated : work.rest) += hoisted ? 0 : cost(s.op);
+    }
+    if (s.kind == Stmt::Kind::store) {
+      const ValueId* v = std::get_if<ValueId>(&kernel.buffers[static_cast<size_t>(s.buffer)]);
+      work.rest += v && folded.contains(*v) ? 1 : kStore;
+    }
+    work.rest += static_cast<int64_t>(s.yields.size());
+  });
+  return std::ranges::any_of(loops, [](const auto& loop) { return loop.second.repeated > loop.second.rest; });
 }
 
 }  // namespace
@@ -92,6 +164,15 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
       return unsupported("more than 24 streams");
   if (target == Target::cpu && members.size() > 1 && repeats_work(graph, members, kernels, pieces ? 0 : 8))
     return unsupported("its loops would compute the same values at many places");
+  if (members.size() > 1) {
+    const auto folds = [&](ValueId user) { return op(graph.node(user).op).kind == Kind::reduce; };
+    std::set<ValueId> folded;
+    for (ValueId v : outputs)
+      if (!uses.is_output(v) && std::ranges::all_of(uses.users(v), folds)) folded.insert(v);
+    if (std::ranges::any_of(kernels,
+                            [&](const LoweredKernel& k) { return repeats_maps(graph, members, k, folded); }))
+      return unsupported("its loops would compute the same values for many results");
+  }
   return {};
 }
 
