@@ -12,6 +12,7 @@
 //   hoisting   reshape(f(x, y..)) = f(reshape(x), reshape(y)..) for elementwise f with one user, if every y has the
 //              result's shape, has one element, or broadcasts over trailing axes that the reshape keeps
 //              reshape(matmul(a[M,K], b[K,N]), [B.., N]) = matmul(reshape(a, [B.., K]), b)
+//   batches    matmul(a[B..,M,K], expand(b[K,N], [B..,K,N])) = matmul(a, b)
 //   padding    convolution(pad of zeros) = convolution with this padding, if less than a window of it is padding
 //   heads      attention(q, repeat(k), repeat(v)) = attention(q, k, v), if each head is repeated the same number of times in a row
 //   sums       x + index_put(0, i, u, mode="add") = index_put(x, i, u, mode="add") of at least 32 bits, likewise
@@ -45,8 +46,9 @@ class Simplifier {
       old_ = &source_.node(old);
       single_use_ = !old_->inputs.empty() && uses_[old_->inputs[0]] == 1;
       using Rule = std::optional<ValueId> (Simplifier::*)(const Node&);
-      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::padding,
-                        &Simplifier::shared_heads, &Simplifier::sums, &Simplifier::numbers})
+      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::batches,
+                        &Simplifier::padding, &Simplifier::shared_heads, &Simplifier::sums,
+                        &Simplifier::numbers})
         if (auto v = (this->*rule)(node)) {
           changed = true;
           return *v;
@@ -124,6 +126,19 @@ class Simplifier {
     Dims p;
     for (int64_t a : perm) p.push_back(Dim(a));
     return (*b_)(ops::transpose, {x}, {{"perm", p}});
+  }
+
+  std::optional<ValueId> batches(const Node& n) {
+    if ((n.op != ops::matmul && n.op != ops::int_matmul) || !is(n.inputs[1], ops::expand)) return {};
+    const Dims &a = shape(n.inputs[0]), &wide = shape(n.inputs[1]);
+    const ValueId b = made(n.inputs[1]).inputs[0];
+    if (a.size() < 3 || a.size() < wide.size() || shape(b) != Dims(wide.end() - 2, wide.end())) return {};
+    // Every batch axis of the result is one of a.
+    for (size_t i = 0; i + 2 < wide.size(); ++i)
+      if (wide[i] != a[a.size() - wide.size() + i] && wide[i] != Dim(1)) return {};
+    Node product = n;
+    product.inputs[1] = b;
+    return b_->add(std::move(product));
   }
 
   std::optional<ValueId> padding(const Node& n) {
