@@ -76,6 +76,7 @@ class AttentionNode final : public Executable {
     auto step = std::make_unique<AttentionStep>();
     inner::DenseRows dense(inputs.size() + outputs.size());
     step->kernels = &kernels;
+    step->dtype = terms.dtype;
     place(terms, sizes, *step, dense);
     step->y = PlacedOperand(result, sizes);
     if (step->k.shape[2] > 0) step->heads_per_key = step->heads / step->k.shape[2];

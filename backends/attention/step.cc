@@ -15,12 +15,10 @@ namespace {
 using inner::panel_width;
 using inner::whole_panels;
 
-constexpr int64_t kKeys = 512;  // most keys of a block: their k and v stay in the second cache
-constexpr int64_t kWidenedKeys =
-    128;                        // most keys of a block that few rows read once after it was converted to f32
-constexpr int64_t kGroup = 48;  // most rows of a group: its scores stay in the second cache too
+constexpr int64_t kKeys = 512;      // most keys of a block: their k and v stay in the second cache
+constexpr int64_t kGroup = 48;      // most rows of a group: its scores stay in the second cache too
 constexpr int64_t kMostGroups = 5;  // most groups that use one packed block of keys
-constexpr int64_t kFewRows = 4;     // with so few rows packing k costs more than it saves
+constexpr int64_t kFewRows = 4;     // with so few rows copies of k and v cost more than they save
 
 }  // namespace
 
@@ -43,10 +41,10 @@ struct AttentionStep::Item {
   char* kernel(const Parts& parts) const { return reinterpret_cast<char*>(scratch + parts.kernel); }
 };
 
-// A block of keys in f32, and their columns in panels if there are enough rows.
+// A block of keys and values. With many rows the columns of the keys lie in panels, and values are f32.
 struct AttentionStep::Keys {
   int64_t first, count;
-  const float *k, *v;
+  const void *k, *v;
   int64_t k_stride, v_stride;
 };
 
@@ -66,14 +64,14 @@ Status AttentionStep::plan(int most_threads) {
   groups_ = ceil_div(rows, kGroup);
   group_ = ceil_div(rows, std::max<int64_t>(groups_, 1));
   groups_ = ceil_div(rows, std::max<int64_t>(group_, 1));
-  const int64_t most_keys = widens() && rows <= kFewRows ? kWidenedKeys : kKeys;
-  block_ = whole_panels(ceil_div(keys, std::max<int64_t>(ceil_div(keys, most_keys), 1)));
+  block_ = whole_panels(ceil_div(keys, std::max<int64_t>(ceil_div(keys, kKeys), 1)));
   const int64_t all = batch * heads * groups_, work = all * group_ * keys * (depth + width);
   const int64_t most = std::min<int64_t>(most_threads, std::max<int64_t>(all, 1));
   threads_ = static_cast<int>(std::clamp<int64_t>(work / kWorkPerThread, 1, most));
   item_groups_ = std::clamp<int64_t>(all / (4 * threads_), 1, kMostGroups);
-  packs_keys_ = rows > kFewRows;
-  copies_values_ = widens() || width % panel_width() != 0;
+  in_place_ = rows <= kFewRows;
+  widens_keys_ = widens() && !in_place_;
+  copies_values_ = widens_keys_ || (!in_place_ && width % panel_width() != 0);
   TENON_TRY(prepare_kernels());
   plan_scratch();
   return {};
@@ -98,7 +96,7 @@ Status AttentionStep::prepare_kernels() {
   for (const bool short_block : {false, true}) {
     const int64_t c = block_keys[short_block];
     if (c == 0) continue;
-    if (widens()) {
+    if (widens_keys_) {
       TENON_TRY(planned_.prepare(*kernels->widen, {{"R", c}, {"D", depth}, {"A", k.strides[1]}, {"Z", depth}},
                                  &widen_k_[short_block]));
       TENON_TRY(planned_.prepare(*kernels->widen,
@@ -126,11 +124,12 @@ void AttentionStep::plan_scratch() {
   const auto take = [&](int64_t floats) { return scratch.take(floats); };
   const int64_t item_rows = item_groups_ * group_;
   parts_.queries = take(widens() ? item_rows * depth : 0);
-  parts_.keys = take(widens() ? block_ * depth : 0);
-  parts_.panels = take(packs_keys_ ? block_ * depth : 0);
+  parts_.keys = take(widens_keys_ ? block_ * depth : 0);
+  parts_.panels = take(in_place_ ? 0 : block_ * depth);
   parts_.values = take(copies_values_ ? block_ * whole_panels(width) : 0);
   parts_.scores = take(group_ * block_);
   parts_.weights = take(group_ * block_);
+  parts_.products = take(in_place_ ? rows * width : 0);
   parts_.sums = take(item_rows * whole_panels(width));
   parts_.largest = take(item_rows);
   parts_.total = take(item_rows);
@@ -189,25 +188,27 @@ bool AttentionStep::take_keys(const Item& item, Keys& block) const {
   const char* k_at = item.k + block.first * k.strides[1] * element;
   const char* v_at = item.v + block.first * v.strides[1] * element;
   const bool is_short = block.count < block_;
-  block.k = reinterpret_cast<const float*>(k_at);
+  block.k = k_at;
   block.k_stride = k.strides[1];
-  block.v = reinterpret_cast<const float*>(v_at);
+  block.v = v_at;
   block.v_stride = v.strides[1];
-  if (widens()) {
+  if (in_place_) return true;
+  if (widens_keys_) {
     float* to = item.scratch + parts_.keys;
     if (!widen(*widen_k_[is_short], k_at, to, item)) return false;
     block.k = to;
     block.k_stride = depth;
   }
-  if (packs_keys_)
-    for (int64_t j = 0; j < block.count; j += w)
-      inner::pack_columns(block.k + j * block.k_stride, block.k_stride, 1, std::min(w, block.count - j),
-                          depth, item.scratch + parts_.panels + j * depth);
+  const auto* key = static_cast<const float*>(block.k);
+  for (int64_t j = 0; j < block.count; j += w)
+    inner::pack_columns(key + j * block.k_stride, block.k_stride, 1, std::min(w, block.count - j), depth,
+                        item.scratch + parts_.panels + j * depth);
   if (!copies_values_) return true;
   float* to = item.scratch + parts_.values;
-  if (widens() && !widen(*widen_v_[is_short], v_at, to, item)) return false;
+  if (widens_keys_ && !widen(*widen_v_[is_short], v_at, to, item)) return false;
+  const auto* value = static_cast<const float*>(block.v);
   for (int64_t i = 0; i < block.count; ++i) {
-    if (!widens()) std::copy_n(block.v + i * block.v_stride, width, to + i * wide);
+    if (!widens_keys_) std::copy_n(value + i * block.v_stride, width, to + i * wide);
     std::fill(to + i * wide + width, to + (i + 1) * wide, 0.0f);
   }
   block.v = to;
@@ -223,14 +224,14 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
   const bool on_diagonal = causal && block.first + block.count - 1 > r.first;
   const float* x = item.queries + (r.first - item.from * group_) * item.query_stride;
   float* scores = item.scratch + parts_.scores;
-  if (packs_keys_) {
+  if (in_place_) {
+    inner::multiply(
+        {x, item.query_stride, r.count, block.k, dtype, 1, block.k_stride, depth, nullptr, 0, scores, block_},
+        0, seen);
+  } else {
     for (int64_t j = 0; j < seen; j += w)
       inner::multiply({x, item.query_stride, r.count, item.scratch + parts_.panels + j * depth, w, depth,
                        scores + j, block_});
-  } else {
-    inner::multiply({x, item.query_stride, r.count, block.k, DType::f32, 1, block.k_stride, depth, nullptr, 0,
-                     scores, block_},
-                    0, seen);
   }
   const auto hidden = static_cast<int32_t>(std::min<int64_t>(r.first + 1 - block.first, block.count));
   float *weights = item.scratch + parts_.weights, *factors = item.scratch + parts_.factors,
@@ -248,9 +249,21 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
     return false;
   std::copy_n(next_largest, r.count, largest);
   std::copy_n(next_total, r.count, total);
+  if (in_place_ && (widens() || width % w != 0)) {
+    float* products = item.scratch + parts_.products;
+    inner::multiply(
+        {weights, block_, r.count, block.v, dtype, block.v_stride, 1, seen, nullptr, 0, products, width}, 0,
+        width);
+    for (int64_t i = 0; i < r.count; ++i)
+      for (int64_t j = 0; j < width; ++j) {
+        float& sum = sums[i * whole_panels(width) + j];
+        sum = sum * factors[i] + products[i * width + j];
+      }
+    return true;
+  }
   for (int64_t j = 0; j < width; j += w)
-    inner::multiply({weights, block_, r.count, block.v + j, block.v_stride, seen, sums + j,
-                     whole_panels(width), nullptr, factors});
+    inner::multiply({weights, block_, r.count, static_cast<const float*>(block.v) + j, block.v_stride, seen,
+                     sums + j, whole_panels(width), nullptr, factors});
   return true;
 }
 

@@ -19,7 +19,8 @@ class AttentionStep final : public Step {
   const Kernels* kernels = nullptr;
   float scale = 1;
   bool causal = false;
-  int64_t element = 0;  // bytes
+  DType dtype = DType::f32;  // of q, k and v
+  int64_t element = 0;       // its bytes
   PlacedOperand q, k, v, y, mask;
   PlacedOperand kept;                 // with dropout: whether each weight is kept, [B,H,L,S], with dense rows
   float gain = 1;                     // of kept weights
@@ -37,7 +38,8 @@ class AttentionStep final : public Step {
  private:
   // Scratch memory of a thread: floats in front of each part.
   struct Parts {
-    int64_t queries, keys, panels, values, scores, weights, sums, largest, total, next, factors, kernel, end;
+    int64_t queries, keys, panels, values, scores, weights, products, sums, largest, total, next, factors,
+        kernel, end;
   };
   struct Run;
   struct Rows;
@@ -60,7 +62,8 @@ class AttentionStep final : public Step {
   int64_t group_ = 0, groups_ = 0, item_groups_ = 1;  // rows of a group, groups of a head, groups of an item
   int64_t block_ = 0;                                 // keys of a block
   int threads_ = 1;
-  bool packs_keys_ = true, copies_values_ = true;
+  bool in_place_ = false;  // few rows, which read each key and value once, where it lies
+  bool widens_keys_ = false, copies_values_ = false;
   Parts parts_ = {};
   PlannedKernels planned_;
   // The index says whether the group or the block is a short last one. whole_ and cut_: first of the group, then of the block.

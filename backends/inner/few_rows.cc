@@ -17,25 +17,24 @@ constexpr int64_t kAhead = 1024, kFarAhead = 2048;
 template <class V, size_t Rows>
 constexpr size_t columns_at_once = std::min<size_t>(4, lanes_of<V> / Rows);
 
-// Multiplies Rows rows of x by columns that are `apart` columns away from each other. Each product is summed in kChains vectors; all
-// products together take as many vectors as V has lanes.
-template <class V, class Element, size_t Rows>
+// Multiplies Rows rows of x by `count` <= Columns columns that are `apart` columns away from each other. Each product is summed in kChains
+// vectors; all products together take as many vectors as V has lanes.
+template <class V, class Element, size_t Rows, size_t Columns>
 [[gnu::always_inline]] inline void sum_columns(const FewRows& p, const float* x, float* y, int64_t column,
                                                int64_t apart, int64_t count) {
-  constexpr size_t kLanes = lanes_of<V>, kColumns = columns_at_once<V, Rows>,
-                   kChains = kLanes / Rows / kColumns;
-  const Element* columns[kColumns];  // columns behind the last are the last one again
-#pragma GCC unroll 4
-  for (size_t c = 0; c < kColumns; ++c)
+  constexpr size_t kLanes = lanes_of<V>, kChains = kLanes / Rows / Columns;
+  const Element* columns[Columns];  // columns behind the last are the last one again
+#pragma GCC unroll 16
+  for (size_t c = 0; c < Columns; ++c)
     columns[c] = static_cast<const Element*>(p.matrix) +
                  (column + std::min(static_cast<int64_t>(c), count - 1) * apart) * p.column_stride;
-  V sums[Rows][kColumns][kChains] = {};
+  V sums[Rows][Columns][kChains] = {};
   const auto add = [&](int64_t k, size_t chain, auto load) __attribute__((always_inline)) {
     V rows[Rows];
 #pragma GCC unroll 4
     for (size_t r = 0; r < Rows; ++r) load(x + static_cast<int64_t>(r) * p.x_stride + k, rows[r]);
-#pragma GCC unroll 4
-    for (size_t c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 16
+    for (size_t c = 0; c < Columns; ++c) {
       __builtin_prefetch(reinterpret_cast<const char*>(columns[c] + k) + kAhead);
       V element;
       load(columns[c] + k, element);
@@ -51,13 +50,19 @@ template <class V, class Element, size_t Rows>
     for (size_t chain = 0; chain < kChains; ++chain)
       add(k + static_cast<int64_t>(chain) * kStep, chain, whole);
   for (; k + kStep <= p.depth; k += kStep) add(k, 0, whole);
-  if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0)
+  if (const auto rest = static_cast<size_t>(p.depth - k); rest > 0 && k > 0) {
+    typename Integers<kLanes>::Wide keep;
+    last_lanes<V>(rest, keep);
+    add(p.depth, 0,
+        [&keep](const auto* end, V& to) __attribute__((always_inline)) { widen_last(end, keep, to); });
+  } else if (rest > 0) {
     add(k, 0, [rest](const auto* from, V& to) __attribute__((always_inline)) { widen_part(from, rest, to); });
+  }
   fold_lanes<V, 1>(reinterpret_cast<V(&)[kLanes]>(sums));
-  float totals[Rows][kColumns][kChains];
+  float totals[Rows][Columns][kChains];
   __builtin_memcpy(totals, &sums[0][0][0], sizeof totals);
   for (size_t r = 0; r < Rows; ++r)
-    for (size_t c = 0; c < std::min(kColumns, static_cast<size_t>(count)); ++c) {
+    for (size_t c = 0; c < std::min(Columns, static_cast<size_t>(count)); ++c) {
       const auto at = column + static_cast<int64_t>(c) * apart;
       float total = p.bias ? p.bias[at * p.bias_stride] : 0;
       for (size_t chain = 0; chain < kChains; ++chain) total += totals[r][c][chain];
@@ -86,33 +91,56 @@ template <class V, class Element, size_t Rows, size_t Depth, int64_t Ahead>
 #pragma GCC unroll 4
     for (size_t r = 0; r < Rows; ++r) {
       float* at = y + static_cast<int64_t>(r) * p.y_stride + j;
-      V sum;
-      load(const_cast<const float*>(at), sum);
+      V before, sum;
+      load(const_cast<const float*>(at), before);
+      sum = before;
 #pragma GCC unroll 8
       for (size_t d = 0; d < Depth; ++d) sum += factors[r][d] * elements[d];
-      store(at, sum);
+      store(at, before, sum);
     }
   };
+  const auto read = [](const auto* at, V& to) __attribute__((always_inline)) { widen(at, to); };
   const int64_t whole = end - (end - from) % kLanes;
   for (int64_t j = from; j < whole; j += kLanes)
-    add(
-        j, [](const auto* at, V& to) __attribute__((always_inline)) { widen(at, to); },
-        [](float* at, const V& v) __attribute__((always_inline)) { __builtin_memcpy(at, &v, sizeof v); });
-  if (const auto rest = static_cast<size_t>(end - whole); rest > 0)
+    add(j, read, [](float* at, const V&, const V& sum) __attribute__((always_inline)) {
+      __builtin_memcpy(at, &sum, sizeof sum);
+    });
+  if (const auto rest = static_cast<size_t>(end - whole); rest > 0 && whole > from) {
+    typename Integers<lanes_of<V>>::Wide fresh;
+    last_lanes<V>(rest, fresh);
+    add(end - kLanes, read,
+        [&fresh](float* at, const V& before, const V& sum) __attribute__((always_inline)) {
+          using Wide = typename Integers<lanes_of<V>>::Wide;
+          const Wide all = (reinterpret_cast<Wide>(sum) & fresh) | (reinterpret_cast<Wide>(before) & ~fresh);
+          __builtin_memcpy(at, &all, sizeof all);
+        });
+  } else if (rest > 0) {
     add(
         whole, [rest](const auto* at, V& to) __attribute__((always_inline)) { widen_part(at, rest, to); },
-        [rest](float* at, const V& v)
-            __attribute__((always_inline)) { __builtin_memcpy(at, &v, rest * sizeof(float)); });
+        [rest](float* at, const V&, const V& sum)
+            __attribute__((always_inline)) { __builtin_memcpy(at, &sum, rest * sizeof(float)); });
+  }
 }
 
 template <class V, class Element, size_t Rows>
 [[gnu::always_inline]] inline void multiply_as(const FewRows& p, const float* x, float* y, int64_t from,
                                                int64_t end) {
+  constexpr auto kLanes = static_cast<int64_t>(lanes_of<V>);
+  if constexpr (kLanes > 4)
+    if ((p.stride == 1 ? p.depth : end - from) < kLanes)
+      return multiply_as<half_of<V>, Element, Rows>(p, x, y, from, end);
   if (p.stride == 1) {
-    constexpr auto kColumns = static_cast<int64_t>(columns_at_once<V, Rows>);
+    constexpr auto kColumns = static_cast<int64_t>(columns_at_once<V, Rows>), kMost = kLanes / int64_t{Rows};
+    if (p.depth < kLanes * kMost / kColumns) {  // too short for several chains
+      for (int64_t j = from; j < end; j += kMost)
+        sum_columns<V, Element, Rows, static_cast<size_t>(kMost)>(p, x, y, j, 1, std::min(kMost, end - j));
+      return;
+    }
     const int64_t apart = (end - from) / kColumns, rest = (end - from) % kColumns;
-    for (int64_t j = 0; j < apart; ++j) sum_columns<V, Element, Rows>(p, x, y, from + j, apart, kColumns);
-    if (rest > 0) sum_columns<V, Element, Rows>(p, x, y, end - rest, 1, rest);
+    constexpr auto kAtOnce = static_cast<size_t>(kColumns);
+    for (int64_t j = 0; j < apart; ++j)
+      sum_columns<V, Element, Rows, kAtOnce>(p, x, y, from + j, apart, kColumns);
+    if (rest > 0) sum_columns<V, Element, Rows, kAtOnce>(p, x, y, end - rest, 1, rest);
     return;
   }
   constexpr int64_t kPart = 4096 / Rows;  // columns of y that stay in the first cache

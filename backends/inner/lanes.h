@@ -17,6 +17,8 @@ using Vector4 = VectorOf<float, 16>::Type;
 using Vector8 = VectorOf<float, 32>::Type;
 using Vector16 = VectorOf<float, 64>::Type;
 template <class V>
+using half_of = VectorOf<float, sizeof(V) / 2>::Type;
+template <class V>
 using element_of = std::remove_reference_t<decltype(std::declval<V&>()[0])>;
 template <class V>
 constexpr size_t lanes_of = sizeof(V) / sizeof(element_of<V>);
@@ -62,6 +64,22 @@ template <class V, class Element>
   Element all[lanes_of<V>] = {};
   for (size_t i = 0; i < count; ++i) all[i] = from[i];
   widen(static_cast<const Element*>(all), to);
+}
+
+// All bits of the last `count` lanes.
+template <class V>
+[[gnu::always_inline]] inline void last_lanes(size_t count, typename Integers<lanes_of<V>>::Wide& to) {
+  typename Integers<lanes_of<V>>::Wide lane;
+  for (size_t i = 0; i < lanes_of<V>; ++i) lane[i] = static_cast<uint32_t>(i);
+  to = reinterpret_cast<typename Integers<lanes_of<V>>::Wide>(lane >=
+                                                              static_cast<uint32_t>(lanes_of<V> - count));
+}
+// Reads the lanes_of<V> elements before `end`; lanes without bits in `keep` become zeros.
+template <class V, class Element>
+[[gnu::always_inline]] inline void widen_last(const Element* end,
+                                              const typename Integers<lanes_of<V>>::Wide& keep, V& to) {
+  widen(end - lanes_of<V>, to);
+  to = reinterpret_cast<V>(reinterpret_cast<typename Integers<lanes_of<V>>::Wide>(to) & keep);
 }
 
 // One of the steps that transpose a square of lanes: exchanges the lanes with bit S of a with those without it of b.

@@ -180,7 +180,8 @@ bool averages_planes(const Node& node) {
 bool has_short_blocks(const Graph& graph, const Node& node, const Dims& strides) {
   constexpr int64_t kLong = 256;  // rows
   const Dims& shape = graph.type(node.inputs[0]).shape;
-  if ((node.op != ops::linear && node.op != ops::matmul) || graph.type(node.inputs[1]).rank() != 2) return false;
+  if ((node.op != ops::linear && node.op != ops::matmul) || graph.type(node.inputs[1]).rank() != 2)
+    return false;
   Dim rows(1), step;
   for (size_t i = shape.size() - 1; i-- > 0;) {
     if (shape[i] == Dim(1)) continue;

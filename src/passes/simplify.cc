@@ -46,9 +46,9 @@ class Simplifier {
       old_ = &source_.node(old);
       single_use_ = !old_->inputs.empty() && uses_[old_->inputs[0]] == 1;
       using Rule = std::optional<ValueId> (Simplifier::*)(const Node&);
-      for (Rule rule : {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::batches,
-                        &Simplifier::padding, &Simplifier::shared_heads, &Simplifier::sums,
-                        &Simplifier::numbers})
+      for (Rule rule :
+           {&Simplifier::views, &Simplifier::literals, &Simplifier::hoist, &Simplifier::batches,
+            &Simplifier::padding, &Simplifier::shared_heads, &Simplifier::sums, &Simplifier::numbers})
         if (auto v = (this->*rule)(node)) {
           changed = true;
           return *v;
