@@ -314,21 +314,12 @@ Bid ask_in_f32(const Graph& graph, ValueId v) {
   return ask_library(graph, {&v, 1}, true);
 }
 
-// Whether the library's code for the node in bf16 computes noise: weight gradients of dilated images with groups whose channels it pads to 16.
-bool is_wrong_in_bf16(const Node& node) {
-  if (node.op != ops::convolution_weight_gradient || node.type.dtype != DType::bf16 ||
-      attr_as<Dim>(node, "groups") == Dim(1))
-    return false;
-  return !all_are(attr_as<Dims>(node, "dilations"), 1);
-}
-
 // Whether the library has faster code for the node, a convolution of 16-bit floats, in f32. Many CPUs have no instructions for these floats.
 // Elsewhere depthwise convolutions with three spatial axes, or with transposed strides, as the gradient of a strided one has, take 1/5 to
 // 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16.
 bool wants_f32(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
   if (!is_convolution_of_16_bits(graph, node)) return false;
-  if (is_wrong_in_bf16(node)) return true;
   const TensorType& x = graph.type(node.inputs[0]);
   const Bid answer = ask(graph, {&v, 1});
   if (!answer.yes) return ask_in_f32(graph, v).yes;

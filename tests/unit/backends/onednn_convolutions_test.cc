@@ -248,7 +248,12 @@ TEST(OneDnn, WeightGradients) {
                 "kernel=[3,3], strides=[1,1], padding=[2,2], padding_high=[2,2], dilations=[2,2], groups=3, "
                 "layout=\"channels_first\""),
        {{2, 6, 9, 40}, {2, 6, 9, 40}},
-       "2x6x9x40 by 2x6x9x40 f32"},
+       "2x6x9x40 by 2x6x9x40"},
+      {"bf16, a window that is longer than the image",
+       GRADIENT("bf16[N,8,D,H,5]", "bf16[N,8,D,H,5]",
+                "kernel=[3,1,1], strides=[1,1,1], padding=[1,0,0], padding_high=[1,0,0], dilations=[1,1,1]"),
+       {{3, 8, 2, 5, 5}, {3, 8, 2, 5, 5}},
+       "3x8x2x5x5 by 3x8x2x5x5"},
       {"no images",
        GRADIENT("f32[N,16,9,9]", "f32[N,32,5,5]", "kernel=[3,3], " AT2),
        {{0, 16, 9, 9}, {0, 32, 5, 5}},
