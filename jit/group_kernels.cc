@@ -2,6 +2,7 @@
 #include "jit/group_kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -67,68 +68,106 @@ bool repeats_work(const Graph& graph, std::span<const ValueId> members,
   return std::ranges::any_of(kernels, repeats);
 }
 
-uint64_t axis_bit(size_t axis) { return uint64_t{1} << std::min<size_t>(axis, 63); }
-
-// The axes of the par nest, as bits, along which the values of a kernel differ.
-class Variation {
+// The elements that a kernel computes values from, as sums of loop variables: x[i + k, j] varies along i + k and along j. A set of
+// variables with one coefficient is a number with a bit for each.
+class Directions {
  public:
-  explicit Variation(const Kernel& kernel) : axes_(kernel.types.size(), 0) {
-    const Stmt& par = kernel.body[0];
-    for (size_t i = 0; i < par.axes.size(); ++i) axes_[par.axes[i].var] = axis_bit(i);
-    visit(kernel, par.body);
+  explicit Directions(const Kernel& kernel) : of_(kernel.types.size()) { visit(kernel, kernel.body); }
+
+  uint64_t bit(const Axis& axis) const { return of_[axis.var][0]; }
+  // Whether the value is the same for several points of the loops with these variables.
+  bool repeats(Ref value, uint64_t variables) const {
+    std::vector<uint64_t> independent;
+    for (uint64_t d : of_[value]) {
+      d &= variables;
+      for (const uint64_t other : independent) d = std::min(d, d ^ other);
+      if (d != 0) independent.push_back(d);
+    }
+    return independent.size() < static_cast<size_t>(std::popcount(variables));
   }
-  uint64_t operator[](Ref r) const { return axes_[r]; }
+  bool varies(Ref value, uint64_t variables) const {
+    return std::ranges::any_of(of_[value], [&](uint64_t d) { return (d & variables) != 0; });
+  }
 
  private:
   void visit(const Kernel& kernel, const Block& block) {
     for (const Stmt& s : block) {
-      for (const Axis& a : s.axes) axes_[a.var] = a.of == kNoRef ? 0 : axes_[a.of];
+      for (const Axis& a : s.axes) {
+        of_[a.var] = a.of == kNoRef ? std::vector{uint64_t{1} << std::min(axes_++, 63)} : of_[a.of];
+        loops_.insert(a.var);
+      }
       visit(kernel, s.body);
-      // The elements of a local were stored in this iteration of the par nest.
-      const bool local = s.kind == Stmt::Kind::load &&
-                         kernel.buffers[static_cast<size_t>(s.buffer)].role == Buffer::Role::local;
-      uint64_t found = local ? ~uint64_t{0} : 0;
+      if (s.kind == Stmt::Kind::store) continue;
+      std::vector<uint64_t> found;
       std::set<Ref> uses;
       collect_uses(s, uses);
-      for (Ref r : uses) found |= axes_[r];
-      each_result(s, [&](Ref r) { axes_[r] = found; });
+      for (Ref r : uses)
+        if (s.kind != Stmt::Kind::load || !loops_.contains(r)) append(found, r);
+      if (s.kind == Stmt::Kind::load) add_address(kernel, s, found);
+      each_result(s, [&](Ref r) { of_[r] = found; });
+    }
+  }
+  void append(std::vector<uint64_t>& found, Ref r) const {
+    for (const uint64_t d : of_[r])
+      if (std::ranges::count(found, d) == 0) found.push_back(d);
+  }
+  void add_address(const Kernel& kernel, const Stmt& load, std::vector<uint64_t>& found) const {
+    // Each iteration of the par nest stores the elements of its locals.
+    if (kernel.buffers[static_cast<size_t>(load.buffer)].role == Buffer::Role::local)
+      for (int axis = 0; axis < axes_; ++axis) found.push_back(uint64_t{1} << std::min(axis, 63));
+    for (const Term& t : load.address) {
+      if (!loops_.contains(t.var)) continue;
+      uint64_t together = 0;
+      for (const Term& u : load.address)
+        if (loops_.contains(u.var) && u.factor == t.factor && u.size == t.size) together |= of_[u.var][0];
+      found.push_back(together);
     }
   }
 
-  std::vector<uint64_t> axes_;
+  std::vector<std::vector<uint64_t>> of_;
+  std::set<Ref> loops_;
+  int axes_ = 0;
 };
 
-// Whether a loop spends most of its work on maps that are the same along an axis of the results, so it computes them again for each of these
-// results. A product of a map by a matrix does: loops that store the map compute it once. `folded`: the values that only folds read.
+// Whether a loop spends most of its work on maps that are the same at several of its points. A product of a map by a matrix computes the map
+// again for each column, and windows that overlap compute it again for each window; loops that store the map compute it once. `folded`: the
+// values that only folds read.
 bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel,
                   const std::set<ValueId>& folded) {
   constexpr int64_t kFew = 2, kStore = 4;  // kStore: the cost of a store
   const std::set<OpId> maps = maps_of(graph, members);
-  const std::vector<Axis>& par = kernel.kernel.body[0].axes;
-  uint64_t all = 0;
-  for (size_t i = 0; i < par.size(); ++i)
-    if (par[i].extent.size >= 0 || par[i].extent.factor > kFew) all |= axis_bit(i);
-  const Variation axes(kernel.kernel);
-  struct Work {
-    int64_t repeated = 0, rest = 0;
+  const Directions directions(kernel.kernel);
+  const auto is_long = [&](const Axis& a) {
+    if (a.extent.size < 0) return a.extent.factor > kFew;
+    const Dim size = kernel.sizes[static_cast<size_t>(a.extent.size)];
+    return !size.is_const() || a.extent.factor * size.value() > kFew;
   };
-  std::map<const Stmt*, Work> loops;
-  each_stmt(kernel.kernel.body, [&](const Stmt& s, const Around& around) {
-    if (!around.loop) return;
-    Work& work = loops[around.loop];
-    if (s.kind == Stmt::Kind::op) {
-      const bool hoisted =
-          around.loop->kind == Stmt::Kind::par && !(axes[s.result] & axis_bit(par.size() - 1));
-      const bool repeated = maps.contains(s.op) && (axes[s.result] & all) != all;
-      (repeated ? work.repeated : work.rest) += hoisted ? 0 : cost(s.op);
+  const auto any_loop = [&](const auto& self, const Stmt& loop, uint64_t variables) -> bool {
+    for (const Axis& a : loop.axes)
+      if (a.of != kNoRef || is_long(a)) variables |= directions.bit(a);
+    const bool lanes = loop.kind == Stmt::Kind::par;
+    int64_t repeated = 0, rest = static_cast<int64_t>(loop.yields.size());
+    std::set<Ref> read;  // by repeated maps
+    for (const Stmt& s : loop.body) {
+      if (is_loop(s) && self(self, s, variables)) return true;
+      const bool hoisted = lanes && !loop.axes.empty() && s.kind == Stmt::Kind::op &&
+                           !directions.varies(s.result, directions.bit(loop.axes.back()));
+      if (s.kind == Stmt::Kind::op && !hoisted) {
+        const bool repeats = maps.contains(s.op) && directions.repeats(s.result, variables);
+        (repeats ? repeated : rest) += cost(s.op);
+        if (repeats) read.insert(s.args.begin(), s.args.end());
+      }
+      if (s.kind == Stmt::Kind::store) {
+        const ValueId* v = std::get_if<ValueId>(&kernel.buffers[static_cast<size_t>(s.buffer)]);
+        rest += v && folded.contains(*v) ? 1 : kStore;
+      }
     }
-    if (s.kind == Stmt::Kind::store) {
-      const ValueId* v = std::get_if<ValueId>(&kernel.buffers[static_cast<size_t>(s.buffer)]);
-      work.rest += v && folded.contains(*v) ? 1 : kStore;
-    }
-    work.rest += static_cast<int64_t>(s.yields.size());
-  });
-  return std::ranges::any_of(loops, [](const auto& loop) { return loop.second.repeated > loop.second.rest; });
+    // One load of the stored map replaces the loads of its operands.
+    const auto loads = std::ranges::count_if(
+        loop.body, [&](const Stmt& s) { return s.kind == Stmt::Kind::load && read.contains(s.result); });
+    return repeated > 0 && repeated + std::max<int64_t>(loads - 1, 0) >= rest;
+  };
+  return any_loop(any_loop, kernel.kernel.body[0], 0);
 }
 
 }  // namespace
@@ -164,14 +203,14 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
       return unsupported("more than 24 streams");
   if (target == Target::cpu && members.size() > 1 && repeats_work(graph, members, kernels, pieces ? 0 : 8))
     return unsupported("its loops would compute the same values at many places");
-  if (members.size() > 1) {
+  if (target == Target::cpu && members.size() > 1) {
     const auto folds = [&](ValueId user) { return op(graph.node(user).op).kind == Kind::reduce; };
     std::set<ValueId> folded;
     for (ValueId v : outputs)
       if (!uses.is_output(v) && std::ranges::all_of(uses.users(v), folds)) folded.insert(v);
     if (std::ranges::any_of(kernels,
                             [&](const LoweredKernel& k) { return repeats_maps(graph, members, k, folded); }))
-      return unsupported("its loops would compute the same values for many results");
+      return unsupported("its loops would compute the same values again");
   }
   return {};
 }
