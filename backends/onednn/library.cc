@@ -133,13 +133,14 @@ Problem rearranged(const Problem& given, bool plain) {
 }
 
 // Whether the library (3.2) may compute noise for this gradient of bf16 weights: for groups of dilated windows, if it pads their channels
-// to 16, and for windows that are longer than the image.
+// to 16, and for images that are shorter than a window or than its step.
 bool is_wrong_in_bf16(const Problem& p) {
   if (p.form != Form::weight_gradient || p.output.dtype != DType::bf16) return false;
   const size_t axes = p.dilations.size(), windows = p.output.dims.size() - axes;
   for (size_t i = 0; i < axes; ++i) {
     if (p.groups > 1 && p.dilations[i] > 1) return true;
-    if (p.source.dims[i + 2] <= (p.output.dims[windows + i] - 1) * p.dilations[i]) return true;
+    const int64_t window = (p.output.dims[windows + i] - 1) * p.dilations[i] + 1;
+    if (p.source.dims[i + 2] < window + p.strides[i] - 1) return true;
   }
   return false;
 }
