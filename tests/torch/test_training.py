@@ -269,6 +269,19 @@ def test_dtypes(dtype):
     compare(model, (torch.randn(8, 16, dtype=dtype),), **tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gradient_of_bags_that_pytorch_summed(dtype):
+    """PyTorch's kernel leaves the bags of indices empty, while its meta function of bf16 says that they are there."""
+    offsets = torch.arange(0, 4096, 16)
+
+    class Bags(nn.EmbeddingBag):
+        def forward(self, i):
+            return 2 * super().forward(i, offsets)
+
+    compare(Bags(100, 48, mode="sum").to(dtype), (torch.arange(4096) % 100,), native=False, rtol=2e-2, atol=2e-2)
+    assert list(tenon.stats()["fallback_reasons"]) == ["embedding_bag of many rows, which PyTorch prefetches"]
+
+
 def test_autocast_with_batch_norm():
     net = conv_net()
 

@@ -103,8 +103,9 @@ def _without(e, rows, indices, padding_idx):
     return e.map("where", kept, rows, e.scalar_like(rows, 0.0))
 
 
-def _bag_of_each(e, offsets, bags, count):
-    return _bags(e, e.cast(offsets, "i64"), count) if sizes.is_empty(bags.shape) else e.cast(bags, "i64")
+def _bag_of_each(e, offsets, bags, count, mode):
+    """The bag of each index. For sums PyTorch's kernel may leave `bags` empty, even where its meta function says otherwise."""
+    return _bags(e, e.cast(offsets, "i64"), count) if mode == _SUM else e.cast(bags, "i64")
 
 
 @row("_embedding_bag_backward")
@@ -121,7 +122,7 @@ def _(e, grad, indices, offsets, bags, bag_size, places, num_weights, scale_grad
         return e.op("scatter", [e.full(0.0, grad.dtype, shape), e.cast(places, "i64"), grad], grad.dtype, shape, axis=0, mode="add", wrap=False)
     if mode == _MEAN:
         grad = e.map("div", grad, column(e.cast(bag_size, grad.dtype)))
-    rows = e.gather(grad, _bag_of_each(e, offsets, bags, count), 0, wrap=False)
+    rows = e.gather(grad, _bag_of_each(e, offsets, bags, count, mode), 0, wrap=False)
     if per_sample_weights is not None:
         rows = e.map("mul", rows, column(e.wide(per_sample_weights)))
     return sum_by_index(e, rows, e.cast(indices, "i64"), num_weights, padding_idx, False)
@@ -131,6 +132,6 @@ def _(e, grad, indices, offsets, bags, bag_size, places, num_weights, scale_grad
 def _(e, grad, weight, indices, offsets, bags, mode, padding_idx=-1):
     if sizes.is_empty((*indices.shape, *grad.shape)):
         raise Unsupported("the gradient of embedding_bag of no elements")
-    of_bags = e.gather(e.wide(grad), _bag_of_each(e, offsets, bags, indices.shape[0]), 0, wrap=False)
+    of_bags = e.gather(e.wide(grad), _bag_of_each(e, offsets, bags, indices.shape[0], mode), 0, wrap=False)
     rows = e.wide(e.gather(weight, _index(e, indices), 0, wrap=False))
     return _without(e, e.reduce("sum", e.map("mul", of_bags, rows), [1]), e.cast(indices, "i64"), padding_idx)

@@ -47,6 +47,7 @@ def _solved(e, a, b, upper, unit):
 
 @row("linalg_solve_triangular")
 def _(e, a, b, upper, left=True, unitriangular=False):
+    b = e.cast(b, a.dtype)
     if left:
         return _solved(e, a, b, upper, unitriangular)
     turn = lambda v: e.swap(v, -1, -2)
