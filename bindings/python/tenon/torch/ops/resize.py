@@ -182,12 +182,20 @@ def _(e, grad, output_size, input_size, *others):
                 name == "nearest_exact" or name == "bicubic" and not sizes.same_shape(grad.shape, e.shape))):
             continue
         if nearest and (times := _copies(length, extent, scale)):
-            v = e.reduce("sum", e.reshape(v, (*v.shape[:axis], extent, times, *v.shape[axis + 1:])), [axis + 1])
+            v = _sum_of_neighbours(e, v, axis, extent, times)
             continue
         taps = _TAPS[name](e, v.dtype, length, extent, scale, align_corners)
         readers = _most_readers(name, length, extent, scale, align_corners)
         v = _gathered(e, v, axis, extent, taps, readers) if readers else _scattered(e, v, axis, extent, taps)
     return e.cast(v, grad.dtype)
+
+
+def _sum_of_neighbours(e, v, axis, extent, times):
+    """The sums of each `times` neighbours along an axis: sums of slices if these are few, because slices have no order of axes."""
+    if times > 4:
+        return e.reduce("sum", e.reshape(v, (*v.shape[:axis], extent, times, *v.shape[axis + 1:])), [axis + 1])
+    slices = [e.slice(v, axis, i, extent * times, times) for i in range(times)]
+    return functools.reduce(lambda a, b: e.map("add", a, b), slices)
 
 
 def _cheapest_first(grad, shape):
