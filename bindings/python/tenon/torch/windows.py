@@ -40,7 +40,8 @@ def plant_offsets(joint):
         kernel, *rest = (list(values) * (rank // len(values)) for values in (kernel, stride or kernel, padding, dilation))
         if math.prod(kernel) > MOST:
             continue
-        make = _Maker(joint.graph, places.meta["val"].fake_mode)
+        small = all(isinstance(n, int) for n in x.meta["val"].shape[-rank:]) and math.prod(x.meta["val"].shape[-rank:]) < 2**31
+        make = _Maker(joint.graph, places.meta["val"].fake_mode, torch.int32 if small else torch.int64)
         with joint.graph.inserting_before(places.next):
             axes = _axes(make, x, places, kernel, *rest)
             offsets = _offsets(make, places, axes)
@@ -49,10 +50,10 @@ def plant_offsets(joint):
 
 
 class _Maker:
-    """Adds nodes with their FakeTensors to a graph."""
+    """Adds nodes with their FakeTensors to a graph. dtype: holds each place of a plane."""
 
-    def __init__(self, graph, fake_mode):
-        self.graph, self.fake_mode = graph, fake_mode
+    def __init__(self, graph, fake_mode, dtype):
+        self.graph, self.fake_mode, self.dtype = graph, fake_mode, dtype
 
     def __call__(self, target, *args, **keywords):
         node = self.graph.call_function(target, args, keywords)
@@ -70,14 +71,14 @@ def _axes(make, x, places, kernel, stride, padding, dilation):
     extents = size_nodes(make.graph, x.meta["val"].shape[-rank:])
     counts = size_nodes(make.graph, places.meta["val"].shape[-rank:])
     for axis, (extent, count, k, s, p, d) in enumerate(zip(extents, counts, kernel, stride, padding, dilation)):
-        window = make(aten.arange.default, count, dtype=torch.int64, device=places.meta["val"].device)
+        window = make(aten.arange.default, count, dtype=make.dtype, device=places.meta["val"].device)
         start = make(aten.sub.Tensor, make(aten.mul.Tensor, window, s), p)
         found.append(_Axis(extent, make(aten.view.default, start, [count, *[1] * (rank - axis - 1)]), k, d))
     return found
 
 
 def _offsets(make, places, axes):
-    rest, result, unit = places, None, 1
+    rest, result, unit = make(aten._to_copy.default, places, dtype=make.dtype), None, 1
     for number, axis in reversed(list(enumerate(axes))):
         position = make(aten.remainder.Scalar, rest, axis.extent) if number else rest
         rest = make.divide(rest, axis.extent) if number else None
@@ -88,12 +89,14 @@ def _offsets(make, places, axes):
 
 
 def _places(make, offsets, axes):
-    rest, positions = make(aten._to_copy.default, offsets, dtype=torch.int64), []
+    rest, positions = make(aten._to_copy.default, offsets, dtype=make.dtype), []
     for number, axis in reversed(list(enumerate(axes))):
-        here = make(aten.remainder.Scalar, rest, axis.kernel) if number else rest
-        rest = make.divide(rest, axis.kernel) if number else None
+        here = rest
+        if number:  # rest and kernel are less than 2**8 and at most 2**8, so this is rest // kernel
+            rest = make(aten.__rshift__.Scalar, make(aten.mul.Tensor, here, 2**16 // axis.kernel + 1), 16)
+            here = make(aten.sub.Tensor, here, make(aten.mul.Tensor, rest, axis.kernel))
         positions.append((axis.extent, make(aten.add.Tensor, axis.start, make(aten.mul.Tensor, here, axis.dilation))))
     _, result = positions.pop()  # of the outermost axis
     for extent, position in reversed(positions):
         result = make(aten.add.Tensor, make(aten.mul.Tensor, result, extent), position)
-    return result
+    return make(aten._to_copy.default, result, dtype=torch.int64)

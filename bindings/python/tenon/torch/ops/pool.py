@@ -12,24 +12,26 @@ from .copy import not_channels_last
 from .index import neutral
 from .row import row
 
-_NOWHERE = 2**62  # greater than every place
 _WIDEST = 40      # elements of a window; in a larger one PyTorch is faster
 
 
-def _winner(e, windows, places, inside, count):
+def _winner(e, windows, places, inside, count, extents):
     """(largest element, its place) of windows, over their last `count` axes. Like PyTorch, takes the last NaN, else the first of the
-    largest. places: of the elements; inside: which elements are not padding, None for all. Both broadcast."""
+    largest. places: of the elements; inside: which elements are not padding, None for all. Both broadcast. extents: of the plane."""
     axes = list(range(windows.rank - count, windows.rank))
+    bits = 32 if sizes.at_least(sizes.product(extents), 2**31) is False else 64
+    places, number = e.cast(places, f"i{bits}"), lambda n: e.full(n, f"i{bits}")
+    nowhere = number(2 ** (bits - 1) - 1)  # at least every place
     most = e.reduce("max", windows, axes, True)
     taken = e.map("eq", windows, most)
     if inside is not None:
         taken = e.map("logical_and", taken, inside)
-    place = e.reduce("min", e.map("where", taken, places, e.full(_NOWHERE, "i64")), axes)
+    place = e.reduce("min", e.map("where", taken, places, nowhere), axes)
     if windows.dtype in FLOATS:
         nan = e.map("isnan", windows)
-        last = e.reduce("max", e.map("where", nan, places, e.full(-1, "i64")), axes)
-        place = e.map("where", e.map("ge", last, e.full(0, "i64")), last, place)
-    return e.reshape(most, place.shape), place
+        last = e.reduce("max", e.map("where", nan, places, number(-1)), axes)
+        place = e.map("where", e.map("ge", last, number(0)), last, place)
+    return e.reshape(most, place.shape), e.cast(place, "i64")
 
 
 def _along(e, v, axis, rank):
@@ -60,8 +62,8 @@ def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
     """(values, places) of max pooling. x: two axes, then the plane; high: how much to pad at the end of each axis."""
     rank = len(kernel)
     extents, number = x.shape[2:], lambda n: e.full(n, "i64")
-    y = x
-    if not all(map(sizes.is_zero, (*padding, *high))):
+    y, padded = x, not all(map(sizes.is_zero, (*padding, *high)))
+    if padded:
         y = e.pad(x, [0, 0, *padding], [0, 0, *high], neutral("max", x.dtype))
     output = [size(floor_div(size(n - d * (k - 1) - 1), s) + 1) for n, k, s, d in zip(y.shape[2:], kernel, stride, dilation)]
     y = e.op("windows", [y], x.dtype, (*x.shape[:2], *output, *kernel), axes=list(range(2, 2 + rank)), sizes=kernel,
@@ -72,8 +74,9 @@ def max_pool_with_indices(e, x, kernel, stride, padding, high, dilation):
         position = e.map("add", first, e.map("mul", e.iota((n, k), axis=1), number(d)))
         position = e.map("sub", position, number(low))
         rows.append(position)
-        inside.append(e.map("logical_and", e.map("ge", position, number(0)), e.map("lt", position, number(extent))))
-    return _winner(e, y, _places(e, rows, extents), _inside(e, inside), rank)
+        if padded:
+            inside.append(e.map("logical_and", e.map("ge", position, number(0)), e.map("lt", position, number(extent))))
+    return _winner(e, y, _places(e, rows, extents), _inside(e, inside), rank, extents)
 
 
 def longest_window(extent, n):
@@ -126,7 +129,7 @@ def _(e, x, output_size):
         y = last(cut(y))
         place = here if place is None else e.map("add", last(cut(place)), here)
         y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))
-        y, place = _winner(e, y, place, inside, 1)
+        y, place = _winner(e, y, place, inside, 1, extents)
     return y, place
 
 
@@ -152,7 +155,7 @@ def _(e, x, kernel, output, samples):
         place = here if place is None else e.map("add", e.map("mul", place, number(extent)), here)
     flat = [planes, sizes.product(place.shape[1:])]
     windows = e.op("take_along", [e.reshape(x, [planes, sizes.product(extents)]), e.reshape(place, flat)], x.dtype, flat, axis=1, wrap=False)
-    y, place = _winner(e, e.reshape(windows, place.shape), place, None, rank)
+    y, place = _winner(e, e.reshape(windows, place.shape), place, None, rank, extents)
     return tuple(e.reshape(v, x.shape[:-rank] + output) for v in (y, place))
 
 
