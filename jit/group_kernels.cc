@@ -68,6 +68,18 @@ bool repeats_work(const Graph& graph, std::span<const ValueId> members,
   return std::ranges::any_of(kernels, repeats);
 }
 
+// Whether a kernel has more folds than the group has reductions: it computes a reduction at several places for one of its results.
+bool repeats_folds(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel) {
+  const auto reductions =
+      std::ranges::count_if(members, [&](ValueId v) { return op(graph.node(v).op).kind == Kind::reduce; });
+  size_t folds = 0;
+  each_stmt(kernel.kernel.body, [&](const Stmt& s, const Around& around) {
+    const bool part = around.loop && around.loop->kind == Stmt::Kind::reduce;  // of a fold
+    if (s.kind == Stmt::Kind::reduce && !part) folds += s.results.size();
+  });
+  return folds > static_cast<size_t>(reductions);
+}
+
 // The elements that a kernel computes values from, as sums of loop variables: x[i + k, j] varies along i + k and along j. A set of
 // variables with one coefficient is a number with a bit for each.
 class Directions {
@@ -208,8 +220,9 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
     std::set<ValueId> folded;
     for (ValueId v : outputs)
       if (!uses.is_output(v) && std::ranges::all_of(uses.users(v), folds)) folded.insert(v);
-    if (std::ranges::any_of(kernels,
-                            [&](const LoweredKernel& k) { return repeats_maps(graph, members, k, folded); }))
+    if (std::ranges::any_of(kernels, [&](const LoweredKernel& k) {
+          return repeats_folds(graph, members, k) || repeats_maps(graph, members, k, folded);
+        }))
       return unsupported("its loops would compute the same values again");
   }
   return {};
