@@ -4,7 +4,7 @@
 // way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
 //   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
-//   a reshape that adds axes of size 1 at the end adds them before T
+//   a reshape that splits axes, merges neighbours in x or adds axes of size 1 at the end does so before T
 // An input whose channels are innermost in memory counts as such a T of an image in this order, so what is computed from it alone is stored
 // in the same order, also in graphs without convolutions. A transpose that meets its inverse disappears (simplify).
 // If all convolutions of a graph are pointwise and have long planes, each that reads no such T is the product of a matrix and the planes of
@@ -279,17 +279,7 @@ class LayoutPass {
       moved.inputs[0] = x;
       return carry(std::move(moved), longer(perm, axes.size()));
     }
-    if (node.op == ops::reshape) {  // to axes of size 1 at the end
-      const Dims &from = b_->shape(*first), &to = attr_as<Dims>(node, "shape");
-      if (to.size() <= from.size() || !std::equal(from.begin(), from.end(), to.begin()) ||
-          std::any_of(to.begin() + rank, to.end(), [](Dim d) { return d != Dim(1); }))
-        return {};
-      Dims shape = b_->shape(x);
-      shape.resize(to.size(), Dim(1));
-      set_attr(moved, "shape", shape);
-      moved.inputs[0] = x;
-      return carry(std::move(moved), longer(perm, to.size() - from.size()));
-    }
+    if (node.op == ops::reshape) return reshaped(std::move(moved), *first, x, perm);
     if (node.op == ops::batch_norm) {
       moved.inputs[0] = x;
       axis_moved("axis");
@@ -302,6 +292,61 @@ class LayoutPass {
       return carry(std::move(moved), perm);
     }
     return {};
+  }
+
+  // Axes of a reshape: those in [from, from_end) of the operand become those in [to, to_end) of the result.
+  struct Run {
+    size_t from, from_end, to, to_end;
+  };
+  // The runs of a reshape that splits axes, merges neighbours and adds axes of size 1 at the end. Nothing for other reshapes.
+  std::optional<std::vector<Run>> runs_of(const Dims& from, const Dims& to) {
+    std::vector<Run> runs;
+    size_t i = 0, j = 0;
+    while (i < from.size()) {
+      if (j == to.size()) return {};
+      Run run{i, i + 1, j, j + 1};
+      Dim split = to[j], merged = from[i];
+      while (split != from[i] && run.to_end < to.size()) split = b_->dims().mul(split, to[run.to_end++]);
+      if (split != from[i]) {
+        run.to_end = j + 1;
+        while (merged != to[j] && run.from_end < from.size())
+          merged = b_->dims().mul(merged, from[run.from_end++]);
+        if (merged != to[j]) return {};
+      }
+      runs.push_back(run);
+      i = run.from_end;
+      j = run.to_end;
+    }
+    if (std::any_of(to.begin() + static_cast<long>(j), to.end(), [](Dim d) { return d != Dim(1); }))
+      return {};
+    return runs;
+  }
+
+  // The reshape `moved` of the transpose `first` of x, as a transpose of a reshape of x.
+  std::optional<ValueId> reshaped(Node&& moved, ValueId first, ValueId x, const Perm& perm) {
+    const Dims to = attr_as<Dims>(moved, "shape");
+    const auto runs = runs_of(b_->shape(first), to);
+    if (!runs) return {};
+    std::vector<const Run*> starts(perm.size());  // the run that begins at an axis of x
+    size_t named = 0;
+    for (const Run& run : *runs) {
+      for (size_t i = run.from + 1; i < run.from_end; ++i)
+        if (perm[i] != perm[i - 1] + 1) return {};  // neighbours here are none in x
+      starts[static_cast<size_t>(perm[run.from])] = &run;
+      named = run.to_end;
+    }
+    Dims shape;
+    Perm order(to.size());
+    const auto add = [&](size_t axis) {
+      order[axis] = static_cast<int64_t>(shape.size());
+      shape.push_back(to[axis]);
+    };
+    for (const Run* run : starts)
+      for (size_t j = run ? run->to : 0; run && j < run->to_end; ++j) add(j);
+    for (size_t j = named; j < to.size(); ++j) add(j);
+    set_attr(moved, "shape", shape);
+    moved.inputs[0] = x;
+    return carry(std::move(moved), order);
   }
 
   ValueId carry(Node&& moved, const Perm& perm) {
