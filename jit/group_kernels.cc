@@ -2,12 +2,12 @@
 #include "jit/group_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <set>
 
 #include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
+#include "jit/repeated_work.h"
 #include "jit/schedule/schedule.h"
 #include "src/base/align.h"
 #include "src/ops/rows/names.h"
@@ -26,163 +26,6 @@ Status has_loops(const Graph& graph, ValueId v) {
     return {};
   return unsupported(std::string(row.name) + " has no loops of its own");
 }
-
-namespace {
-
-int64_t cost(OpId map) { return op(map).expensive ? 8 : 1; }
-
-std::set<OpId> maps_of(const Graph& graph, std::span<const ValueId> members) {
-  std::set<OpId> maps;
-  for (ValueId v : members)
-    if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) maps.insert(id);
-  return maps;
-}
-
-// Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
-// before at two places, so five steps in one loop would compute the first one at 32. It takes less time to store a step on the way.
-// `free`: the cost of repeated maps that is always less than that of a store and a load. There is none where steps have a kernel for each
-// piece: each further step adds kernels, and its result is alive beside those of the others.
-bool repeats_work(const Graph& graph, std::span<const ValueId> members,
-                  std::span<const LoweredKernel> kernels, int64_t free) {
-  constexpr int64_t kMostTimes = 2;
-  const std::set<OpId> maps = maps_of(graph, members);
-  int64_t once = 0;
-  for (ValueId v : members)
-    if (const OpId id = graph.node(v).op; maps.contains(id)) once += cost(id);
-  struct Iteration {
-    int64_t work = 0;
-    std::map<int, int64_t> stored;  // elements of each buffer
-  };
-  const auto repeats = [&](const LoweredKernel& k) {
-    std::map<const Stmt*, Iteration> loops;
-    each_stmt(k.kernel.body, [&](const Stmt& s, const Around& around) {
-      if (s.kind == Stmt::Kind::op && maps.count(s.op)) loops[around.loop].work += cost(s.op);
-      if (s.kind == Stmt::Kind::store) ++loops[around.loop].stored[s.buffer];
-    });
-    return std::ranges::any_of(loops, [&](const auto& loop) {
-      int64_t places = 1;
-      for (const auto& [buffer, count] : loop.second.stored) places = std::max(places, count);
-      return loop.second.work > kMostTimes * once * places + free;
-    });
-  };
-  return std::ranges::any_of(kernels, repeats);
-}
-
-// Whether a kernel has more folds than the group has reductions: it computes a reduction at several places for one of its results.
-bool repeats_folds(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel) {
-  const auto reductions =
-      std::ranges::count_if(members, [&](ValueId v) { return op(graph.node(v).op).kind == Kind::reduce; });
-  size_t folds = 0;
-  each_stmt(kernel.kernel.body, [&](const Stmt& s, const Around& around) {
-    const bool part = around.loop && around.loop->kind == Stmt::Kind::reduce;  // of a fold
-    if (s.kind == Stmt::Kind::reduce && !part) folds += s.results.size();
-  });
-  return folds > static_cast<size_t>(reductions);
-}
-
-// The elements that a kernel computes values from, as sums of loop variables: x[i + k, j] varies along i + k and along j. A set of
-// variables with one coefficient is a number with a bit for each.
-class Directions {
- public:
-  explicit Directions(const Kernel& kernel) : of_(kernel.types.size()) { visit(kernel, kernel.body); }
-
-  uint64_t bit(const Axis& axis) const { return of_[axis.var][0]; }
-  // Whether the value is the same for several points of the loops with these variables.
-  bool repeats(Ref value, uint64_t variables) const {
-    std::vector<uint64_t> independent;
-    for (uint64_t d : of_[value]) {
-      d &= variables;
-      for (const uint64_t other : independent) d = std::min(d, d ^ other);
-      if (d != 0) independent.push_back(d);
-    }
-    return independent.size() < static_cast<size_t>(std::popcount(variables));
-  }
-  bool varies(Ref value, uint64_t variables) const {
-    return std::ranges::any_of(of_[value], [&](uint64_t d) { return (d & variables) != 0; });
-  }
-
- private:
-  void visit(const Kernel& kernel, const Block& block) {
-    for (const Stmt& s : block) {
-      for (const Axis& a : s.axes) {
-        of_[a.var] = a.of == kNoRef ? std::vector{uint64_t{1} << std::min(axes_++, 63)} : of_[a.of];
-        loops_.insert(a.var);
-      }
-      visit(kernel, s.body);
-      if (s.kind == Stmt::Kind::store) continue;
-      std::vector<uint64_t> found;
-      std::set<Ref> uses;
-      collect_uses(s, uses);
-      for (Ref r : uses)
-        if (s.kind != Stmt::Kind::load || !loops_.contains(r)) append(found, r);
-      if (s.kind == Stmt::Kind::load) add_address(kernel, s, found);
-      each_result(s, [&](Ref r) { of_[r] = found; });
-    }
-  }
-  void append(std::vector<uint64_t>& found, Ref r) const {
-    for (const uint64_t d : of_[r])
-      if (std::ranges::count(found, d) == 0) found.push_back(d);
-  }
-  void add_address(const Kernel& kernel, const Stmt& load, std::vector<uint64_t>& found) const {
-    // Each iteration of the par nest stores the elements of its locals.
-    if (kernel.buffers[static_cast<size_t>(load.buffer)].role == Buffer::Role::local)
-      for (int axis = 0; axis < axes_; ++axis) found.push_back(uint64_t{1} << std::min(axis, 63));
-    for (const Term& t : load.address) {
-      if (!loops_.contains(t.var)) continue;
-      uint64_t together = 0;
-      for (const Term& u : load.address)
-        if (loops_.contains(u.var) && u.factor == t.factor && u.size == t.size) together |= of_[u.var][0];
-      found.push_back(together);
-    }
-  }
-
-  std::vector<std::vector<uint64_t>> of_;
-  std::set<Ref> loops_;
-  int axes_ = 0;
-};
-
-// Whether a loop spends most of its work on maps that are the same at several of its points. A product of a map by a matrix computes the map
-// again for each column, and windows that overlap compute it again for each window; loops that store the map compute it once. `folded`: the
-// values that only folds read.
-bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel,
-                  const std::set<ValueId>& folded) {
-  constexpr int64_t kFew = 2, kStore = 4;  // kStore: the cost of a store
-  const std::set<OpId> maps = maps_of(graph, members);
-  const Directions directions(kernel.kernel);
-  const auto is_long = [&](const Axis& a) {
-    if (a.extent.size < 0) return a.extent.factor > kFew;
-    const Dim size = kernel.sizes[static_cast<size_t>(a.extent.size)];
-    return !size.is_const() || a.extent.factor * size.value() > kFew;
-  };
-  const auto any_loop = [&](const auto& self, const Stmt& loop, uint64_t variables) -> bool {
-    for (const Axis& a : loop.axes)
-      if (a.of != kNoRef || is_long(a)) variables |= directions.bit(a);
-    const bool lanes = loop.kind == Stmt::Kind::par;
-    int64_t repeated = 0, rest = static_cast<int64_t>(loop.yields.size());
-    std::set<Ref> read;  // by repeated maps
-    for (const Stmt& s : loop.body) {
-      if (is_loop(s) && self(self, s, variables)) return true;
-      const bool hoisted = lanes && !loop.axes.empty() && s.kind == Stmt::Kind::op &&
-                           !directions.varies(s.result, directions.bit(loop.axes.back()));
-      if (s.kind == Stmt::Kind::op && !hoisted) {
-        const bool repeats = maps.contains(s.op) && directions.repeats(s.result, variables);
-        (repeats ? repeated : rest) += cost(s.op);
-        if (repeats) read.insert(s.args.begin(), s.args.end());
-      }
-      if (s.kind == Stmt::Kind::store) {
-        const ValueId* v = std::get_if<ValueId>(&kernel.buffers[static_cast<size_t>(s.buffer)]);
-        rest += v && folded.contains(*v) ? 1 : kStore;
-      }
-    }
-    // One load of the stored map replaces the loads of its operands.
-    const auto loads = std::ranges::count_if(
-        loop.body, [&](const Stmt& s) { return s.kind == Stmt::Kind::load && read.contains(s.result); });
-    return repeated > 0 && repeated + std::max<int64_t>(loads - 1, 0) >= rest;
-  };
-  return any_loop(any_loop, kernel.kernel.body[0], 0);
-}
-
-}  // namespace
 
 Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> members, Target target) {
   constexpr size_t kMostStreams = 24;
@@ -213,18 +56,9 @@ Status covers(const Graph& graph, const Uses& uses, std::span<const ValueId> mem
   for (const LoweredKernel& k : kernels)
     if (pieces && too_many(static_cast<size_t>(std::ranges::count_if(k.buffers, is_value))))
       return unsupported("more than 24 streams");
-  if (target == Target::cpu && members.size() > 1 && repeats_work(graph, members, kernels, pieces ? 0 : 8))
-    return unsupported("its loops would compute the same values at many places");
-  if (target == Target::cpu && members.size() > 1) {
-    const auto folds = [&](ValueId user) { return op(graph.node(user).op).kind == Kind::reduce; };
-    std::set<ValueId> folded;
-    for (ValueId v : outputs)
-      if (!uses.is_output(v) && std::ranges::all_of(uses.users(v), folds)) folded.insert(v);
-    if (std::ranges::any_of(kernels, [&](const LoweredKernel& k) {
-          return repeats_folds(graph, members, k) || repeats_maps(graph, members, k, folded);
-        }))
-      return unsupported("its loops would compute the same values again");
-  }
+  if (target == Target::cpu && members.size() > 1)
+    if (const char* why = repeated_work({graph, uses, members, outputs, kernels, pieces}))
+      return unsupported(why);
   return {};
 }
 
