@@ -3,7 +3,7 @@
 // (pixel_lanes.h), does the same if x is such a transpose to first, and stays as it is otherwise. Transposes that meet an op on their
 // way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
-//   the axes of reductions, concatenations, paddings, slices, windows, gathers, batch and group norms are renumbered
+//   the axes of reductions, concatenations, paddings, slices, flips, windows, gathers, batch and group norms are renumbered
 //   a reshape that splits axes, merges neighbours in x or adds axes of size 1 at the end does so before T
 // An input whose channels are innermost in memory counts as such a T of an image in this order, so what is computed from it alone is stored
 // in the same order, also in graphs without convolutions. A transpose that meets its inverse disappears (simplify).
@@ -261,6 +261,13 @@ class LayoutPass {
     if (node.op == ops::slice || (node.op == ops::gather && b_->shape(node.inputs[1]).size() == 1)) {
       moved.inputs[0] = x;
       axis_moved("axis");
+      return carry(std::move(moved), perm);
+    }
+    if (node.op == ops::flip) {
+      Dims axes;
+      for (int64_t a : attr_ints(node, "axes")) axes.push_back(Dim(perm[wrap_axis(a, rank)]));
+      set_attr(moved, "axes", axes);
+      moved.inputs[0] = x;
       return carry(std::move(moved), perm);
     }
     if (node.op == ops::pad) {

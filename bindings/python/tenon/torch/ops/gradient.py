@@ -12,7 +12,7 @@ from ..lowering.differentiate import gradients
 from ..lowering.scores import wide_if_scaled
 from .bag import sum_by_index
 from .contract import not_long_sums_of_f64
-from .move import bound, position
+from .move import bound, padded_by_edges, position
 from .row import TABLE, Row, row
 
 
@@ -56,7 +56,10 @@ def _(e, grad, x):
 
 @row(*(f"{kind}_pad{n}d_backward" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def _(e, grad, x, padding):
-    return _gradients(e, _forward(e), [x], (padding,), grad, [0])[0]
+    """The gradient of parts of all axes: pads and sums. That of a gather would add row by row."""
+    name = _forward(e)
+    forward = lambda e, x: padded_by_edges(e, x, padding, name.startswith("reflection"), len(padding))
+    return gradients(e, getattr(torch.ops.aten, name).default, Row(forward, False), [x], (), grad, [0])[0]
 
 
 @row("_segment_reduce_backward")

@@ -206,12 +206,15 @@ def _(e, x, pad, value=0):
 def _(e, x, padding):
     """Gathers the outer axes by index. A gather would read the last axis element by element, so this axis is concatenated from three
     parts."""
-    reflects = e.target._opname.startswith("reflection")
+    return padded_by_edges(e, x, padding, e.target._opname.startswith("reflection"), 1)
+
+
+def padded_by_edges(e, x, padding, reflects, in_parts):
+    """x padded by its own elements. in_parts: how many of the last axes are concatenated from parts if they are padded by constants."""
     for i in reversed(range(len(padding) // 2)):
         low, high = padding[2 * i:2 * i + 2]
-        axis = x.rank - 1 - i
-        join = _padded_in_parts if i == 0 and all(isinstance(n, int) for n in (low, high)) else _padded_by_place
-        x = join(e, x, axis, low, high, reflects)
+        join = _padded_in_parts if i < in_parts and all(isinstance(n, int) for n in (low, high)) else _padded_by_place
+        x = join(e, x, x.rank - 1 - i, low, high, reflects)
     return x
 
 
