@@ -68,7 +68,7 @@ def _keep_values(joint, num_fwd_outputs):
 
 
 def _compared_values(joint, num_fwd_outputs):
-    """The values of the forward pass that two floats are computed from that have a source in common and are compared. The gradient of amax
+    """The values of the forward pass that a comparison of two floats is computed from, if the two have a common source. The gradient of amax
     asks which elements equal the maximum: if the backward graph computed the elements again and rounded them in another place than the
     forward graph, none would."""
     forward, found = _sources(joint.graph.output_node().args[0][:num_fwd_outputs]), set()

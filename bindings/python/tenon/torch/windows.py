@@ -92,7 +92,7 @@ def _places(make, offsets, axes):
     rest, positions = make(aten._to_copy.default, offsets, dtype=make.dtype), []
     for number, axis in reversed(list(enumerate(axes))):
         here = rest
-        if number:  # rest and kernel are less than 2**8 and at most 2**8, so this is rest // kernel
+        if number:  # rest is less than 2**8, and the kernel is at most 2**8: this is rest // kernel
             rest = make(aten.__rshift__.Scalar, make(aten.mul.Tensor, here, 2**16 // axis.kernel + 1), 16)
             here = make(aten.sub.Tensor, here, make(aten.mul.Tensor, rest, axis.kernel))
         positions.append((axis.extent, make(aten.add.Tensor, axis.start, make(aten.mul.Tensor, here, axis.dilation))))

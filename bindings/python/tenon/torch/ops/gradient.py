@@ -58,7 +58,7 @@ def _(e, grad, x):
 def _(e, grad, x, padding):
     """The gradient of parts of all axes: pads and sums. That of a gather would add row by row."""
     name = _forward(e)
-    forward = lambda e, x: padded_by_edges(e, x, padding, name.startswith("reflection"), len(padding))
+    forward = lambda e, x: padded_by_edges(e, x, padding, name.startswith("reflection"), x.rank)
     return gradients(e, getattr(torch.ops.aten, name).default, Row(forward, False), [x], (), grad, [0])[0]
 
 
