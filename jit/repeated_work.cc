@@ -64,7 +64,9 @@ bool repeats_folds(const Graph& graph, std::span<const ValueId> members, const L
 // variables with one coefficient is a number with a bit for each.
 class Directions {
  public:
-  explicit Directions(const Kernel& kernel) : of_(kernel.types.size()) { visit(kernel, kernel.body); }
+  explicit Directions(const Kernel& kernel) : of_(kernel.types.size()), from_memory_(kernel.types.size()) {
+    visit(kernel, kernel.body);
+  }
 
   uint64_t bit(const Axis& axis) const { return of_[axis.var][0]; }
   // Whether the value is the same for several points of the loops with these variables.
@@ -77,6 +79,8 @@ class Directions {
     }
     return independent.size() < static_cast<size_t>(std::popcount(variables));
   }
+  // Whether the value is computed from loads, not from loop variables and sizes alone.
+  bool from_memory(Ref value) const { return from_memory_[value]; }
   bool varies(Ref value, uint64_t variables) const {
     return std::ranges::any_of(of_[value], [&](uint64_t d) { return (d & variables) != 0; });
   }
@@ -90,13 +94,20 @@ class Directions {
       }
       visit(kernel, s.body);
       if (s.kind == Stmt::Kind::store) continue;
+      const bool load = s.kind == Stmt::Kind::load;
+      bool memory = load;
       std::vector<uint64_t> found;
       std::set<Ref> uses;
       collect_uses(s, uses);
-      for (Ref r : uses)
-        if (s.kind != Stmt::Kind::load || !loops_.contains(r)) append(found, r);
-      if (s.kind == Stmt::Kind::load) add_address(kernel, s, found);
-      each_result(s, [&](Ref r) { of_[r] = found; });
+      for (Ref r : uses) {
+        memory = memory || from_memory_[r];
+        if (!load || !loops_.contains(r)) append(found, r);
+      }
+      if (load) add_address(kernel, s, found);
+      each_result(s, [&](Ref r) {
+        of_[r] = found;
+        from_memory_[r] = memory;
+      });
     }
   }
   void append(std::vector<uint64_t>& found, Ref r) const {
@@ -117,6 +128,7 @@ class Directions {
   }
 
   std::vector<std::vector<uint64_t>> of_;
+  std::vector<bool> from_memory_;
   std::set<Ref> loops_;
   int axes_ = 0;
 };
@@ -137,16 +149,21 @@ bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const Lo
   const auto any_loop = [&](const auto& self, const Stmt& loop, uint64_t variables) -> bool {
     for (const Axis& a : loop.axes)
       if (a.of != kNoRef || is_long(a)) variables |= directions.bit(a);
-    const bool lanes = loop.kind == Stmt::Kind::par;
+    const bool lanes = loop.kind == Stmt::Kind::par && !loop.axes.empty();
     int64_t repeated = 0, rest = static_cast<int64_t>(loop.yields.size());
+    bool innermost = true;
     std::set<Ref> read;  // by repeated maps
     for (const Stmt& s : loop.body) {
-      if (is_loop(s) && self(self, s, variables)) return true;
-      const bool hoisted = lanes && !loop.axes.empty() && s.kind == Stmt::Kind::op &&
-                           !directions.varies(s.result, directions.bit(loop.axes.back()));
-      if (s.kind == Stmt::Kind::op && !hoisted) {
-        const bool repeats = maps.contains(s.op) && directions.repeats(s.result, variables);
-        (repeats ? repeated : rest) += cost_of_map(s.op);
+      if (is_loop(s)) {
+        if (self(self, s, variables)) return true;
+        innermost = false;
+      }
+      if (s.kind == Stmt::Kind::op) {
+        const bool hoisted = lanes && !directions.varies(s.result, directions.bit(loop.axes.back()));
+        // Cheap functions of loop variables, such as masks, take no longer than a load.
+        const bool free = hoisted || (!directions.from_memory(s.result) && !op(s.op).expensive);
+        const bool repeats = !free && maps.contains(s.op) && directions.repeats(s.result, variables);
+        (repeats ? repeated : rest) += free ? 0 : cost_of_map(s.op);
         if (repeats) read.insert(s.args.begin(), s.args.end());
       }
       if (s.kind == Stmt::Kind::store) {
@@ -157,7 +174,7 @@ bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const Lo
     // One load of the stored map replaces the loads of its operands.
     const auto loads = std::ranges::count_if(
         loop.body, [&](const Stmt& s) { return s.kind == Stmt::Kind::load && read.contains(s.result); });
-    return repeated > 0 && repeated + std::max<int64_t>(loads - 1, 0) >= rest;
+    return innermost && repeated > 0 && repeated + std::max<int64_t>(loads - 1, 0) >= rest;
   };
   return any_loop(any_loop, kernel.kernel.body[0], 0);
 }
