@@ -167,7 +167,9 @@ bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const Lo
         if (repeats) read.insert(s.args.begin(), s.args.end());
       }
       if (s.kind == Stmt::Kind::store) {
-        const ValueId* v = std::get_if<ValueId>(&kernel.buffers[static_cast<size_t>(s.buffer)]);
+        const auto buffer = static_cast<size_t>(s.buffer);  // locals follow the others
+        const ValueId* v =
+            buffer < kernel.buffers.size() ? std::get_if<ValueId>(&kernel.buffers[buffer]) : nullptr;
         rest += v && folded.contains(*v) ? 1 : kStore;
       }
     }
