@@ -14,24 +14,13 @@ namespace {
 
 int64_t cost_of_map(OpId map) { return op(map).expensive ? 8 : 1; }
 
-std::set<OpId> maps_of(const Graph& graph, std::span<const ValueId> members) {
-  std::set<OpId> maps;
-  for (ValueId v : members)
-    if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) maps.insert(id);
-  return maps;
-}
-
 // Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
 // before at two places, so five steps in one loop would compute the first one at 32. It takes less time to store a step on the way.
 // `free`: the cost of repeated maps that is always less than that of a store and a load. There is none where steps have a kernel for each
 // piece: each further step adds kernels, and its result is alive beside those of the others.
-bool repeats_places(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel,
-                    int64_t free) {
+// `once`: the cost of all maps of the group.
+bool repeats_places(const std::set<OpId>& maps, int64_t once, const LoweredKernel& kernel, int64_t free) {
   constexpr int64_t kMostTimes = 2;
-  const std::set<OpId> maps = maps_of(graph, members);
-  int64_t once = 0;
-  for (ValueId v : members)
-    if (const OpId id = graph.node(v).op; maps.contains(id)) once += cost_of_map(id);
   struct Iteration {
     int64_t work = 0;
     std::map<int, int64_t> stored;  // elements of each buffer
@@ -49,15 +38,13 @@ bool repeats_places(const Graph& graph, std::span<const ValueId> members, const 
 }
 
 // Whether a kernel has more folds than the group has reductions: it computes a reduction at several places for one of its results.
-bool repeats_folds(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel) {
-  const auto reductions =
-      std::ranges::count_if(members, [&](ValueId v) { return op(graph.node(v).op).kind == Kind::reduce; });
+bool repeats_folds(size_t reductions, const LoweredKernel& kernel) {
   size_t folds = 0;
   each_stmt(kernel.kernel.body, [&](const Stmt& s, const Around& around) {
     const bool part = around.loop && around.loop->kind == Stmt::Kind::reduce;  // of a fold
     if (s.kind == Stmt::Kind::reduce && !part) folds += s.results.size();
   });
-  return folds > static_cast<size_t>(reductions);
+  return folds > reductions;
 }
 
 // The elements that a kernel computes values from, as sums of loop variables: x[i + k, j] varies along i + k and along j. A set of
@@ -136,10 +123,8 @@ class Directions {
 // Whether a loop spends most of its work on maps that are the same at several of its points. A product of a map by a matrix computes the map
 // again for each column, and windows that overlap compute it again for each window; loops that store the map compute it once. `folded`: the
 // values that only folds read.
-bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const LoweredKernel& kernel,
-                  const std::set<ValueId>& folded) {
+bool repeats_maps(const std::set<OpId>& maps, const LoweredKernel& kernel, const std::set<ValueId>& folded) {
   constexpr int64_t kFew = 2, kStore = 4;  // kStore: the cost of a store
-  const std::set<OpId> maps = maps_of(graph, members);
   const Directions directions(kernel.kernel);
   const auto is_long = [&](const Axis& a) {
     if (a.extent.size < 0) return a.extent.factor > kFew;
@@ -185,14 +170,22 @@ bool repeats_maps(const Graph& graph, std::span<const ValueId> members, const Lo
 
 const char* repeated_work(const TrialGroup& group) {
   const auto& [graph, uses, members, outputs, kernels, pieces] = group;
-  const auto folds = [&](ValueId user) { return op(graph.node(user).op).kind == Kind::reduce; };
+  const auto folds = [&](ValueId v) { return op(graph.node(v).op).kind == Kind::reduce; };
   std::set<ValueId> folded;
   for (ValueId v : outputs)
     if (!uses.is_output(v) && std::ranges::all_of(uses.users(v), folds)) folded.insert(v);
+  const auto reductions = static_cast<size_t>(std::ranges::count_if(members, folds));
+  std::set<OpId> maps;
+  int64_t once = 0;
+  for (ValueId v : members)
+    if (const OpId id = graph.node(v).op; op(id).kind == Kind::map) {
+      maps.insert(id);
+      once += cost_of_map(id);
+    }
   for (const LoweredKernel& k : kernels) {
-    if (repeats_places(graph, members, k, pieces ? 0 : 8))
+    if (repeats_places(maps, once, k, pieces ? 0 : 8))
       return "its loops would compute the same values at many places";
-    if (repeats_folds(graph, members, k) || repeats_maps(graph, members, k, folded))
+    if (repeats_folds(reductions, k) || repeats_maps(maps, k, folded))
       return "its loops would compute the same values again";
   }
   return nullptr;
