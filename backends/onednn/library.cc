@@ -132,8 +132,8 @@ Problem rearranged(const Problem& given, bool plain) {
   return p;
 }
 
-// Whether the library (3.2) may compute noise for this gradient of bf16 weights: for groups of dilated windows, if it pads their channels
-// to 16, and for images that are shorter than a window or than its step.
+// Whether the gradient of bf16 weights is one of those for which the library (3.2) computes noise in some sizes: of dilated windows with
+// groups, or of an image that is shorter than a window or its step.
 bool is_wrong_in_bf16(const Problem& p) {
   if (p.form != Form::weight_gradient || p.output.dtype != DType::bf16) return false;
   const size_t axes = p.dilations.size(), windows = p.output.dims.size() - axes;

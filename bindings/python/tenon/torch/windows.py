@@ -40,7 +40,8 @@ def plant_offsets(joint):
         kernel, *rest = (list(values) * (rank // len(values)) for values in (kernel, stride or kernel, padding, dilation))
         if math.prod(kernel) > MOST:
             continue
-        small = all(isinstance(n, int) for n in x.meta["val"].shape[-rank:]) and math.prod(x.meta["val"].shape[-rank:]) < 2**31
+        plane = x.meta["val"].shape[-rank:]
+        small = all(isinstance(n, int) for n in plane) and math.prod(plane) < 2**31
         make = _Maker(joint.graph, places.meta["val"].fake_mode, torch.int32 if small else torch.int64)
         with joint.graph.inserting_before(places.next):
             axes = _axes(make, x, places, kernel, *rest)

@@ -56,7 +56,7 @@ def _(e, grad, x):
 
 @row(*(f"{kind}_pad{n}d_backward" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def _(e, grad, x, padding):
-    """The gradient of parts of all axes: pads and sums. That of a gather would add row by row."""
+    """Differentiates a padding that concatenates all axes from parts, whose gradient is pads and sums. The gradient of a gather adds row by row."""
     name = _forward(e)
     forward = lambda e, x: padded_by_edges(e, x, padding, name.startswith("reflection"), x.rank)
     return gradients(e, getattr(torch.ops.aten, name).default, Row(forward, False), [x], (), grad, [0])[0]

@@ -191,7 +191,7 @@ def _(e, grad, output_size, input_size, *others):
 
 
 def _sum_of_neighbours(e, v, axis, extent, times):
-    """The sums of each `times` neighbours along an axis: sums of slices if these are few, because slices have no order of axes."""
+    """The sums of each `times` neighbours along an axis: sums of slices if these are few. Loops over slices follow the order of axes in memory."""
     if times > 4:
         return e.reduce("sum", e.reshape(v, (*v.shape[:axis], extent, times, *v.shape[axis + 1:])), [axis + 1])
     slices = [e.slice(v, axis, i, extent * times, times) for i in range(times)]
