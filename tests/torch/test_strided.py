@@ -115,3 +115,22 @@ def test_channels_last(batch):
             with torch.no_grad():
                 got = direct.call(function, operands, fallback="error")
                 torch.testing.assert_close(got, function(*operands), rtol=1e-4, atol=1e-4)
+
+
+LAID_OUT_BY_PYTORCH = {
+    "shuffle": lambda x: F.channel_shuffle(x, 2),
+    "antialias": lambda x: F.interpolate(x, (7, 5), mode="bilinear", antialias=True),
+    "unpool": lambda x: F.max_unpool2d(x[..., :3, :3] + 1, torch.arange(0, 36, 4).view(3, 3).expand(x.shape[0], 6, 3, 3), 2),
+}
+
+
+@pytest.mark.parametrize("name", LAID_OUT_BY_PYTORCH)
+def test_channels_last_results_within_a_graph(name):
+    """An op whose strides PyTorch's tracer gets wrong stays in PyTorch only if the graph returns its result."""
+    op = LAID_OUT_BY_PYTORCH[name]
+    x = torch.randn(2, 6, 11, 9).to(memory_format=torch.channels_last)
+    inner = lambda x: op(x).exp() * 2
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(inner, backend="tenon", options={"fallback": "error"})(x), inner(x), check_stride=False)
+    returned = torch.compile(op, backend="tenon")(x)
+    torch.testing.assert_close(returned, op(x), check_stride=True)

@@ -49,13 +49,17 @@ def _memory(e, x, strides):
     return flat, lambda v: e.transpose(e.reshape(v, inner), inverse)
 
 
+def _is_view(node):
+    return (row := TABLE.get(str(node.target))) is not None and row.view
+
+
 def _start(e, x, offset):
     """The distance from x's first element to the element at a storage offset. If x is an input of the graph, each call checks that
     its own storage offset is that of the trace. Raises Unsupported if the offset is a symbol."""
     if offset is None:
         return 0
     node = e.node.args[0]
-    while node.op == "call_function" and (node.target is operator.getitem or (row := TABLE.get(str(node.target))) and row.view):
+    while node.op == "call_function" and (node.target is operator.getitem or _is_view(node)):
         node = node.args[0]
     if node.op == "placeholder" and isinstance(node.meta["val"].storage_offset(), int):
         e.placed.append(node)
@@ -202,10 +206,11 @@ def _(e, x, k=1, dims=(0, 1)):
 
 
 def not_channels_last(e, x):
-    """Raises Unsupported for a tensor that may be channels-last, for operators whose result is then channels-last too: PyTorch's
-    tracer gets the strides of this result wrong."""
+    """Raises Unsupported for a tensor that may be channels-last, for operators whose result is then channels-last too, if the graph
+    returns the result or a view of it: PyTorch's tracer gets the strides of this result wrong."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
-    if x.rank in (4, 5) and not layouts.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
+    returned = any(u.op == "output" or _is_view(u) for u in e.node.users)
+    if returned and x.rank in (4, 5) and not layouts.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
         raise Unsupported(f"{e.target} of a channels-last tensor: the tracer does not know the strides of its result")
 
 
