@@ -59,6 +59,21 @@ def test_a_verb_that_is_none_is_told_the_nearest():
     assert "no verb is called lss, did you mean 'ls'?" in tenon("cache", "lss").stderr
 
 
+def test_help_is_a_verb_too():
+    for verb in ([], ["run"], ["cache", "ls"]):
+        asked = tenon("help", *verb)
+        assert asked.returncode == 0 and asked.stdout == tenon(*verb, "--help").stdout
+
+
+def test_errors_name_what_there_is():
+    assert tenon("run", "-", stdin="").stderr == "tenon: invalid: stdin:1:1: expected 'graph', found the end\n"
+    done = tenon("run", "-", stdin="graph @f(%x: float[2]) {\n  return %x\n}\n")
+    assert "unknown dtype 'float', the dtypes are f64, f32, " in done.stderr
+    assert tenon("ops", "zzz").stderr == "tenon: invalid: no op is called zzz: tenon ops lists all ops\n"
+    assert "(there is no file or directory suite)" in tenon("bench", "suite").stderr
+    assert tenon("run", "-", "--dim", "N=3", "--seed=-1", stdin=GRAPH).returncode == 2
+
+
 def test_what_memory_does_not_hold_is_named():
     graph = "graph @f(%x: f32[N,N]) {\n  %y = relu(%x)\n  return %y\n}\n"
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))

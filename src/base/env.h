@@ -37,6 +37,8 @@ namespace tenon {
     "Threads of one run; 0 means as many as OpenMP would use.")                                           \
   X(log, "TENON_LOG", "", kAnyText,                                                                       \
     "Comma list of topics to print to stderr while the host has set no logger; all for every topic.")     \
+  X(marshal, "TENON_MARSHAL", "", "ctypes",                                                               \
+    "ctypes makes the Python package call the library through ctypes, not through its own module.")       \
   X(nvrtc, "TENON_NVRTC", "", kAnyText, "NVRTC: a file, a directory or off; empty means to look for it.") \
   X(verify, "TENON_VERIFY", "0", "0|1", "1 checks every invariant between passes in release builds too.") \
   X(winograd, "TENON_WINOGRAD", "on", "on|off",                                                           \

@@ -1,6 +1,7 @@
 // The command line `tenon`: reads the arguments and calls a verb (verbs.h). Exit status 0: done; 1: failed,
 // stderr says why; 2: wrong arguments. Tested by tests/cli_test.py.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -58,7 +59,7 @@ void add_subject(CLI::App* verb, tenon::cli::SubjectArgs& args) {
   verb->add_option("--without", args.without, "Passes that are left out")->delimiter(',');
   verb->add_option("--seconds", args.seconds, "Of calls per case, with --cold also of emptying the caches")
       ->check(kPositive);
-  verb->add_option("--seed", args.seed, "Of the random inputs");
+  verb->add_option("--seed", args.seed, "Of the random inputs")->check(kNotNegative);
 }
 
 // An option with a list takes one word; the next word is a source.
@@ -153,7 +154,7 @@ int read_and_call(int argc, char** argv) {
                      "name=file.npy; the other inputs are random. Of a symbol also name=1,3,224,224");
     verb->add_option("--params", run_args.params, "Of a symbol: its .params file");
     verb->add_option("--dim", run_args.dims, "N=4: a size of random inputs");
-    verb->add_option("--seed", run_args.seed, "Of the random inputs");
+    verb->add_option("--seed", run_args.seed, "Of the random inputs")->check(kNotNegative);
     verb->add_option("--backend", run_args.backends, "Only these back ends, in order of preference")
         ->delimiter(',');
     verb->add_option("--without", run_args.without, "Passes that are left out")->delimiter(',');
@@ -225,6 +226,11 @@ int read_and_call(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    // `tenon help VERB` is `tenon VERB --help`.
+    if (argc < 2 || std::string_view(argv[1]) != "help") return read_and_call(argc, argv);
+    std::string help = "--help";
+    std::rotate(argv + 1, argv + 2, argv + argc);
+    argv[argc - 1] = help.data();
     return read_and_call(argc, argv);
   } catch (const tenon::StatusError& e) {
     return tenon::cli::fail(e.status);

@@ -29,7 +29,8 @@ int ops(const std::string& name) {
   if (!id) {
     Nearest nearest(name);
     for (int i = 0; i < op_count(); ++i) nearest.offer(op(static_cast<OpId>(i)).name);
-    return fail(invalid("no op is called " + name + nearest.hint()));
+    const std::string hint = nearest.hint();
+    return fail(invalid("no op is called " + name + (hint.empty() ? ": tenon ops lists all ops" : hint)));
   }
   const Op& row = op(*id);
   print_line(fmt::format("{}\n  kind: {}\n  operands: {}\n  attributes: {}", row.name, kind_name(row.kind),

@@ -30,8 +30,14 @@ Result<DType> LiteralParser::dtype() {
     return *found;
   }
   Nearest nearest(text);
-  for (int i = 0; i < kDTypeCount; ++i) nearest.offer(name(static_cast<DType>(i)));
-  return lexer_.error("unknown dtype '" + std::string(text.substr(0, 80)) + "'" + nearest.hint());
+  std::string dtypes;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    nearest.offer(name(static_cast<DType>(i)));
+    dtypes += (i ? ", " : "") + std::string(name(static_cast<DType>(i)));
+  }
+  const std::string hint = nearest.hint();
+  return lexer_.error("unknown dtype '" + std::string(text.substr(0, 80)) + "'" +
+                      (hint.empty() ? ", the dtypes are " + dtypes : hint));
 }
 
 Result<TensorType> LiteralParser::type() {

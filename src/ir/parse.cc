@@ -218,7 +218,7 @@ class Parser {
       header_inputs();
     }
     if (!lexer_.accept("{")) {
-      report(lexer_.expected("'{'"));
+      if (!broken_header_) report(lexer_.expected("'{'"));
       broken_header_ = true;
       skip_to_body();
       if (!lexer_.accept("{")) return;

@@ -96,7 +96,8 @@ class Recompute {
       const auto most = g_.dims->upper_bound(d);
       if (!most || *most >= DimTable::kHighest)
         return unsupported("a budget of bytes needs a range for each symbol: " + g_.value_name(v) + " is " +
-                           g_.print_type(g_.type(v)));
+                           g_.print_type(g_.type(v)) +
+                           "; state it at the start of the graph, as in assume N in [1, 4096]");
       if (__builtin_mul_overflow(bytes, std::max<int64_t>(*most, 0), &bytes)) return INT64_MAX / 4;
     }
     return std::min(bytes, INT64_MAX / 4);

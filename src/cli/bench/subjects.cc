@@ -34,14 +34,15 @@ bool is_shape(const std::string& word) {
          (std::isalnum(static_cast<unsigned char>(word[colon + 1])) != 0);
 }
 
-// Fails if no input of an expression has a shape.
-Status has_shapes(const Graph& graph, const std::vector<std::string>& shapes) {
+// Fails if no input of the expression `source` has a shape.
+Status has_shapes(const Graph& graph, const std::string& source, const std::vector<std::string>& shapes) {
   if (graph.inputs.empty()) return {};
   for (const InputBinding& in : graph.inputs)
     for (const std::string& entry : shapes)
       if (entry.starts_with(graph.node(in.value).name + ":")) return {};
   const std::string& name = graph.node(graph.inputs[0].value).name;
-  return invalid("no input has a shape: give --shapes " + name + ":4096x1024");
+  return invalid("no input has a shape: give --shapes " + name + ":4096x1024" +
+                 (source == name ? " (there is no file or directory " + name + ")" : ""));
 }
 
 // Fails for a name in `shapes` that is an input of none of the expressions.
@@ -89,7 +90,7 @@ Result<std::vector<Subject>> read_subjects(const std::vector<std::string>& sourc
     if (!graph.ok() && is_shape(source))
       return invalid(source + " is a shape: write all shapes as one word, --shapes x:4096x1024," + source);
     if (!graph.ok()) return graph.status().at(shortened(source));
-    TENON_TRY(has_shapes(*graph, shapes));
+    TENON_TRY(has_shapes(*graph, source, shapes));
     expressions.push_back(subjects.size());
     subjects.push_back({source, Model{std::move(*graph), {}}});
   }
