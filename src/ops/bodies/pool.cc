@@ -188,12 +188,15 @@ ValueId sum_of_uneven(Builder& b, ValueId x, int axis, const UnevenWindows& wind
 }
 
 ValueId adaptive_avg_pool(Builder& b, const Node& node) {
-  if (is_channels_last(node)) return channels_last_again(b, adaptive_avg_pool(b, channels_first(b, node)));
+  const bool last = runs_channels_last(b, node);
+  if (is_channels_last(node) && !last)
+    return channels_last_again(b, adaptive_avg_pool(b, channels_first(b, node)));
+  const int64_t first = last ? 1 : 2;  // axis of the pixels
   const auto output = attr_ints(node, "output");
   ValueId x = wide(b, node.inputs[0]);
   const bool to_one = std::all_of(output.begin(), output.end(), [](int64_t out) { return out == 1; });
-  if (to_one) return narrow(b, node, average(b, x, counted_from(2, output.size())));
-  for (size_t i = 0; i < output.size(); ++i) x = adapt_axis(b, x, static_cast<int>(2 + i), output[i]);
+  if (to_one) return narrow(b, node, average(b, x, counted_from(first, output.size())));
+  for (size_t i = 0; i < output.size(); ++i) x = adapt_axis(b, x, static_cast<int>(first + i), output[i]);
   return narrow(b, node, x);
 }
 
