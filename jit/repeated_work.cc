@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/kernel/walk.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -147,7 +148,8 @@ bool repeats_maps(const std::set<OpId>& maps, const LoweredKernel& kernel, const
         const bool hoisted = lanes && !directions.varies(s.result, directions.bit(loop.axes.back()));
         // Cheap functions of loop variables, such as masks, take no longer than a load.
         const bool free = hoisted || (!directions.from_memory(s.result) && !op(s.op).expensive);
-        const bool repeats = !free && maps.contains(s.op) && directions.repeats(s.result, variables);
+        const bool is_map = maps.contains(s.op) || s.op == ops::index_in;  // of a gather
+        const bool repeats = !free && is_map && directions.repeats(s.result, variables);
         (repeats ? repeated : rest) += free ? 0 : cost_of_map(s.op);
         if (repeats) read.insert(s.args.begin(), s.args.end());
       }
