@@ -38,6 +38,33 @@ bool repeats_places(const std::set<OpId>& maps, int64_t once, const LoweredKerne
   });
 }
 
+// Whether the group computes maps of a table for each element that it gathers from the table, and the table has far fewer elements.
+bool repeats_table(const TrialGroup& group) {
+  constexpr int64_t kStore = 4;        // the cost of a store
+  constexpr int64_t kSmall = 1 << 12;  // elements of a table that takes no time to store
+  const Graph& g = group.graph;
+  const auto elements = [&](ValueId v) { return g.dims->product(std::span(g.type(v).shape)); };
+  const auto is_member = [&](ValueId v) { return std::ranges::binary_search(group.members, v); };
+  const auto work_of = [&](const auto& self, ValueId v, int64_t table, std::set<ValueId>& seen) -> int64_t {
+    const bool map = is_member(v) && op(g.node(v).op).kind == Kind::map;
+    if ((!map && !is_inlined(g, v)) || !elements(v).is_const() || !seen.insert(v).second) return 0;
+    int64_t work = map ? cost_of_map(g.node(v).op) * std::min(elements(v).value(), table) : 0;
+    for (const ValueId in : g.node(v).inputs) work += self(self, in, table, seen);
+    return work;
+  };
+  return std::ranges::any_of(group.members, [&](ValueId v) {
+    const Node& n = g.node(v);
+    if (n.op != ops::gather && n.op != ops::take_along) return false;
+    const Dim table = elements(n.inputs[0]), gathered = elements(v);
+    if (!table.is_const() || table.value() == 0) return false;
+    if (!gathered.is_const() && table.value() > kSmall) return false;
+    std::set<ValueId> seen;
+    const int64_t work = work_of(work_of, n.inputs[0], table.value(), seen);
+    const int64_t times = gathered.is_const() ? gathered.value() / table.value() : kStore;
+    return times >= 2 && work > 0 && work * (times - 1) > kStore * table.value();
+  });
+}
+
 // Whether a kernel has more folds than the group has reductions: it computes a reduction at several places for one of its results.
 bool repeats_folds(size_t reductions, const LoweredKernel& kernel) {
   size_t folds = 0;
@@ -184,6 +211,7 @@ const char* repeated_work(const TrialGroup& group) {
       maps.insert(id);
       once += cost_of_map(id);
     }
+  if (repeats_table(group)) return "its loops would compute a table again for each element gathered from it";
   for (const LoweredKernel& k : kernels) {
     if (repeats_places(maps, once, k, pieces ? 0 : 8))
       return "its loops would compute the same values at many places";
