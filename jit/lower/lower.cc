@@ -40,6 +40,23 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   return domain;
 }
 
+// For an output that copies a transpose: the operand of the transpose, if its elements are in the order of the output's memory.
+std::optional<LowerInput::Output> untransposed(const LowerInput& in, ValueId output) {
+  const Graph& g = in.graph;
+  if (g.node(output).op != ops::reshape) return std::nullopt;
+  const ValueId turned = g.node(output).inputs[0];
+  if (g.node(turned).op != ops::transpose || in.strides(turned) ||
+      g.type(turned).shape != g.type(output).shape)
+    return std::nullopt;
+  const ValueId value = g.node(turned).inputs[0];
+  const auto perm = attr_ints(g.node(turned), "perm");
+  const Dims of_output = *in.strides(output);
+  Dims strides(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) strides[static_cast<size_t>(perm[i])] = of_output[i];
+  if (strides != dense_strides(*g.dims, g.type(value).shape)) return std::nullopt;
+  return LowerInput::Output{value, strides};
+}
+
 }  // namespace
 
 bool is_dense_reshape(const LowerInput& in, ValueId output) {
@@ -105,6 +122,7 @@ Result<Lowered> lower(const LowerInput& in) {
 }
 
 LowerInput::Output LowerInput::written(ValueId output) const {
+  if (auto turned = untransposed(*this, output)) return *turned;
   if (!under_operand_shape || !is_dense_reshape(*this, output)) return {output, *strides(output)};
   ValueId operand = graph.node(output).inputs[0];
   while (graph.node(operand).op == ops::reshape && !strides(operand)) operand = graph.node(operand).inputs[0];

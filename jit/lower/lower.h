@@ -42,7 +42,8 @@ struct LowerInput {
     ValueId value;
     Dims strides;
   };
-  // The value that the loops compute for an output, and the strides with which they write it.
+  // The value that the loops compute for an output, and the strides with which they write it. An output that copies a transpose is written
+  // as the operand of the transpose if its memory has this order.
   Output written(ValueId output) const;
 };
 
