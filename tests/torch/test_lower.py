@@ -330,6 +330,8 @@ CASES |= {  # moves
     "diagonal_scatter": (lambda x: [torch.diagonal_scatter(x, x.diagonal(o) * 2, o) for o in (0, 1, 4, -1, -2)] + [torch.diagonal_scatter(x, x.new_zeros(0), 5), torch.diagonal_scatter(x.expand(2, 3, 5), x.new_ones(3, 2), 0, 0, 2)], (X,), F32 + (torch.int64,)),
     "unfold_scalar": (lambda x: (x.unfold(0, 1, 2) + 1, x.unfold(0, 0, 1) + 1), (t(),), F32),
     "rot90": (lambda x: [torch.rot90(x, k) for k in range(-1, 5)] + [torch.rot90(x.expand(2, 3, 5), 1, (2, 0))], (X,), MOVED),
+    "native_group_norm_backward": (lambda x, m, w: aten.native_group_norm_backward(x * 2, x, m, m * m, w, 2, 6, 72, 2, [True, True, True]),
+                                   (img, lambda d: make((2, 2), d), lambda d: make((6,), d)), F32),
     "channel_shuffle": (lambda x: (F.channel_shuffle(x, 3), aten.native_channel_shuffle(x, 2)), (img,), F32),
     "block_diag": (lambda x, y: (torch.block_diag(x, y, x[0, 0], x.new_zeros(0, 2)), torch.block_diag(x), torch.block_diag(x, y.double())), (X, Y), F32 + (torch.int64,)),
     "chunk_cat": (lambda x, y: (aten._chunk_cat([x, x * 2], 1, 2), aten._chunk_cat([x, y[None].expand(4, 5)], 0, 3)), (X, Y), F32),

@@ -18,14 +18,14 @@ aten = torch.ops.aten
 def lay_out(forward, backward, num_fwd_outputs):
     """Gives the saved images of the two graphs the strides of channels_last."""
     results = forward.graph.output_node().args[0]
-    returned, images = set(results[:num_fwd_outputs]), _images(forward)
+    returned, images = set(results[:num_fwd_outputs]), of_convolutions(forward)
     readers = {n.name: n for n in backward.graph.nodes if n.op == "placeholder"}
     for n in dict.fromkeys(results[num_fwd_outputs:]):
-        if n not in images or n.name not in readers or not returned.isdisjoint(_aliases(n)):
+        if n not in images or n.name not in readers or not returned.isdisjoint(aliases_of(n)):
             continue
         if _has_views(n) or _has_views(readers[n.name]):
             continue
-        for same in (*_aliases(n), *_aliases(readers[n.name])):
+        for same in (*aliases_of(n), *aliases_of(readers[n.name])):
             same.meta["val"] = _channels_last(same.meta["val"])
             same.meta["laid_out"] = True
 
@@ -36,7 +36,7 @@ def strides_may_differ(n):
     return "laid_out" in n.meta or any("laid_out" in x.meta for x in source.all_input_nodes)
 
 
-def _images(graph):
+def of_convolutions(graph):
     """The nodes that are results of convolutions, or follow from these, and that PyTorch lays out channels_first."""
     images, dense = set(), set()
     for n in graph.graph.nodes:
@@ -68,17 +68,17 @@ def is_view(n):
     return isinstance(n.target, torch._ops.OpOverload) and any(r.alias_info is not None for r in n.target._schema.returns)
 
 
-def _aliases(n):
+def aliases_of(n):
     """Yields node n and the nodes that are the same tensor."""
     yield n
     for u in n.users:
         if u.target in (aten.detach.default, aten.alias.default):
-            yield from _aliases(u)
+            yield from aliases_of(u)
 
 
 def _has_views(n):
     """Whether a node looks at the memory of node n with other sizes or strides."""
-    aliases = set(_aliases(n))
+    aliases = set(aliases_of(n))
     return any(is_view(u) and u not in aliases for same in aliases for u in same.users)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch._functorch import config
 from torch._functorch.compile_utils import rand_ops
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition, must_recompute
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_annotation
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -18,8 +19,9 @@ from . import images, rng, windows
 from .saved import Saved
 from .whole import attention
 
-aten = torch.ops.aten
-NORMS = (aten.native_layer_norm.default, aten.native_group_norm.default)  # PyTorch's min-cut never computes them again by itself
+aten, tenon = torch.ops.aten, torch.ops.tenon
+LAYER, GROUP = aten.native_layer_norm.default, aten.native_group_norm.default
+NORMS = (LAYER, GROUP)  # PyTorch's min-cut never computes them again by itself
 COMPARISONS = {getattr(aten, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 LEAST_BUDGET = 1e-9  # with 0, PyTorch's min-cut ignores tags, and would draw random numbers again
 
@@ -29,6 +31,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     budget = config.activation_memory_budget if config.activation_memory_budget != 1 else options.memory_budget
     limited = budget < 1 or any(region < 1 for region in _budgets(joint))
     attention.drop_logsumexp(joint)
+    _widen_statistics(joint, num_fwd_outputs)
     if options.rng == "torch":
         rng.plant_draws(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
     else:
@@ -43,6 +46,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
         graphs = default_partition(joint, inputs, **named)
     else:
         if options.recompute == "cheap":
+            _plant_group_norms(joint, num_fwd_outputs)
             _recompute_norms(joint)
         wanted = {"activation_memory_budget": max(budget, least)} if limited else {"ban_recompute_materialized_backward": False}
         if _has_calls_to_keep_apart(joint):
@@ -137,3 +141,75 @@ def _recompute_norms(joint):
         source = n.args[0] if n.target is operator.getitem else n
         if source.target in NORMS and n.meta.get("partitioner_tag") != "is_backward":
             rng.compute_again(n)
+
+
+def _norms(joint, num_fwd_outputs, *targets):
+    """The norms of the forward pass on a CPU whose mean and deviation the forward graph does not return. For each (node, {index: result})."""
+    returned, found = set(joint.graph.output_node().args[0][:num_fwd_outputs]), []
+    for n in joint.graph.nodes:
+        if n.target in targets and n.meta.get("partitioner_tag") != "is_backward" and n.meta["val"][0].device.type == "cpu":
+            results = {u.args[1]: u for u in n.users}
+            if all(returned.isdisjoint(images.aliases_of(u)) for i, u in results.items() if i > 0):
+                found.append((n, results))
+    return found
+
+
+def _widen_statistics(joint, num_fwd_outputs):
+    """The gradient of a norm reads the mean and the deviation of each row or group. PyTorch's tracer says that those of 16-bit floats have
+    16 bits. PyTorch's kernel keeps them in f32 if the gain is f32, as under autocast; then Tenon does so too."""
+    for n, results in _norms(joint, num_fwd_outputs, *NORMS):
+        parameters = [p for p in (n.args[2:4] if n.target is LAYER else n.args[1:3]) if p is not None]
+        y, *statistics = n.meta["val"]
+        if y.dtype not in (torch.bfloat16, torch.float16) or all(p.meta["val"].dtype != torch.float32 for p in parameters):
+            continue
+        with y.fake_mode:
+            n.meta["val"] = (y, *(s.float() for s in statistics))
+        for i, u in results.items():
+            for same in images.aliases_of(u):
+                same.meta["val"] = n.meta["val"][i]
+
+
+def _plant_group_norms(joint, num_fwd_outputs):
+    """Replaces group norms and their gradients by those of whole/norms.py, which save the mean and the deviation."""
+    graph, convolved = joint.graph, images.of_convolutions(joint)
+    for n, results in _norms(joint, num_fwd_outputs, GROUP):
+        if set(results) != {0, 1, 2}:
+            continue
+        x, weight, bias, *_, groups, eps = n.args
+        by_channels = _runs_by_channels(x, groups, convolved)
+        tags = {key: value for key, value in n.meta.items() if key != "val"}
+        with graph.inserting_before(n):
+            statistics = graph.call_function(tenon.group_norm_statistics.default, (x, groups, eps, by_channels))
+            mean, rstd = (graph.call_function(operator.getitem, (statistics, i)) for i in range(2))
+            y = graph.call_function(tenon.group_norm.default, (x, mean, rstd, weight, bias, by_channels))
+        with n.meta["val"][0].fake_mode:
+            made = tenon.group_norm_statistics(x.meta["val"], groups, eps, by_channels)
+        for new, val in ((statistics, made), (mean, made[0]), (rstd, made[1]), (y, n.meta["val"][0])):
+            new.meta = tags | {"val": val}
+        rng.compute_again(y)
+        for same in list(images.aliases_of(results[1])):
+            _take_gradients(same, by_channels)
+        for i, new in enumerate((y, mean, rstd)):
+            for same in list(images.aliases_of(results[i])):
+                same.meta["val"] = new.meta["val"]
+            results[i].replace_all_uses_with(new)
+            graph.erase_node(results[i])
+        graph.erase_node(n)
+
+
+def _take_gradients(mean, by_channels):
+    """Replaces the gradients of group norms that read this mean."""
+    for u in list(mean.users):
+        if u.target is aten.native_group_norm_backward.default:
+            grad, x, mean, rstd, weight, *_, output_mask = u.args
+            u.target, u.args = tenon.group_norm_gradient.default, (grad, x, mean, rstd, weight, output_mask, by_channels)
+
+
+def _runs_by_channels(x, groups, convolved):
+    """Whether loops over image x run along the channels, because a group has few of them and channels are innermost, as the library lays out
+    the results of convolutions."""
+    few = 48
+    fake = x.meta["val"]
+    each = fake.shape[1] // groups
+    innermost = x in convolved or (fake.dim() > 2 and statically_known_true(fake.stride(1) == 1) and not statically_known_true(fake.shape[1] == 1))
+    return isinstance(each, int) and each <= few and innermost

@@ -123,6 +123,107 @@ def _(e, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
     return dx, dw, db
 
 
+# --- group norm, see whole/norms.py ----------------------------------------------------------------------------------
+class _Groups:
+    """Groups of the channels of images x [N,C,*]. The loops run over [N,groups,C/groups,*], or with by_channels over [N,C,*], where a number
+    of each group is repeated for its channels: if the channels are innermost in memory, loops along those of a group would be short."""
+
+    def __init__(self, e, x, groups, by_channels):
+        self.e, self.by_channels, self.n, self.groups, self.each = e, by_channels, x.shape[0], groups, sizes.floor_div(x.shape[1], groups)
+        self.channels = [x.shape[1]] if by_channels else [groups, self.each]
+        self.pixels, self.ones = list(x.shape[2:]), [1] * (x.rank - 2)
+
+    def image(self, x):
+        return self._shaped(x, self.n, *self.channels, *self.pixels)
+
+    def of_channels(self, v):
+        """v [C] for each pixel."""
+        return self._shaped(v, *self.channels, *self.ones)
+
+    def of_groups(self, v):
+        """v [N,groups] for each pixel. The maximum of equal elements makes a loop of its own."""
+        if not self.by_channels:
+            return self._shaped(v, self.n, self.groups, 1, *self.ones)
+        return self._repeated(self._shaped(v, self.n, self.groups, 1, 1), "max")
+
+    def first_of_each(self, v):
+        """[N,groups] of what over_groups() returns."""
+        if self.by_channels:
+            split = self._shaped(v, self.n, self.groups, self.each).value
+            v = Term(self.e, self.e.slice(split, 2, 0, 1))
+        return self._shaped(v, self.n, self.groups)
+
+    def over_pixels(self, head, v):
+        axes = [1 + len(self.channels) + i for i in range(len(self.pixels))]
+        return v.reduce(head, axes) if axes else v
+
+    def over_groups(self, v):
+        """The mean of what over_pixels() returns."""
+        if not self.by_channels:
+            return v.reduce("mean", [2])
+        return self._repeated(self._shaped(v, self.n, self.groups, 1, self.each), "mean")
+
+    def mean(self, v):
+        """The mean of an image over each group."""
+        if self.by_channels:
+            return self.over_groups(self.over_pixels("mean", v))
+        return v.reduce("mean", list(range(2, 3 + len(self.pixels))))
+
+    def _repeated(self, v, head):
+        repeated = self.e.expand(v.value, (self.n, self.groups, self.each, self.each))
+        return self._shaped(Term(self.e, repeated).reduce(head, [3]), self.n, *self.channels, *self.ones)
+
+    def _shaped(self, v, *shape):
+        return Term(self.e, self.e.reshape(v.value, shape))
+
+
+@row("tenon.group_norm_statistics")
+def group_norm_statistics(e, x, groups, eps, by_channels):
+    g = _Groups(e, x, groups, by_channels)
+    image = g.image(*_terms(e, x))
+    mean = g.mean(image)
+    apart = image - mean
+    rstd = (g.mean(apart * apart) + float(eps)).map("rsqrt")
+    return g.first_of_each(mean).value, g.first_of_each(rstd).value
+
+
+@row("tenon.group_norm")
+def _(e, x, mean, rstd, weight, bias, by_channels):
+    g = _Groups(e, x, mean.shape[1], by_channels)
+    x, mean, rstd = _terms(e, x, mean, rstd)
+    y = (g.image(x) - g.of_groups(mean)) * g.of_groups(rstd)
+    if weight is not None:
+        y = y * g.of_channels(*_terms(e, weight))
+    if bias is not None:
+        y = y + g.of_channels(*_terms(e, bias))
+    return e.reshape(y.value, e.shape)
+
+
+@row("tenon.group_norm_gradient")
+def _group_norm_gradient(e, grad, x, mean, rstd, weight, output_mask, by_channels):
+    g, shape, channels = _Groups(e, x, mean.shape[1], by_channels), x.shape, x.shape[1]
+    grad, x, mean, rstd = _terms(e, grad, x, mean, rstd)
+    grad, x, mean, rstd = g.image(grad), g.image(x), g.of_groups(mean), g.of_groups(rstd)
+    dx = dw = db = None
+    if output_mask[0] and e.used(0):
+        gain = None if weight is None else g.of_channels(*_terms(e, weight))
+        weighed = lambda v: v if gain is None else v * gain
+        of_product, of_grad = (g.over_groups(weighed(g.over_pixels("mean", v))) for v in (grad * x, grad))
+        slope = (of_grad * mean - of_product) * rstd * rstd * rstd
+        dx = e.reshape((grad * weighed(rstd) + x * slope - (slope * mean + of_grad * rstd)).value, shape)
+    if output_mask[1] and e.used(1):
+        part = (g.over_pixels("sum", grad * x) - g.over_pixels("sum", grad) * mean) * rstd
+        dw = e.reshape(part.reduce("sum", [0], False).value, (channels,))
+    if output_mask[2] and e.used(2):
+        db = e.reshape(g.over_pixels("sum", grad).reduce("sum", [0], False).value, (channels,))
+    return dx, dw, db
+
+
+@row("native_group_norm_backward")
+def _(e, grad, x, mean, rstd, weight, n, c, hxw, group, output_mask):
+    return _group_norm_gradient(e, grad, x, mean, rstd, weight, output_mask, False)
+
+
 @row("_weight_norm_interface_backward")
 def _(e, grad, v, g, norms, dim):
     """Computes the gradients of v * g / norms for v and g, where norms = |v|."""

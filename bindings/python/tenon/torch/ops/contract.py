@@ -10,6 +10,7 @@ from ..lowering import sizes
 from ..lowering.scores import attention_and_logsumexp, depends_on_sizes, wide_if_scaled
 from ..lowering.sizes import same_shape
 from ..lowering.tensors import CPU, dtype_of
+from .backward import group_norm_statistics
 from .index import neutral
 from .map import number_is, scaled
 from .pool import longest_window, max_pool_with_indices, uneven_windows
@@ -259,11 +260,9 @@ def _mean_and_rstd(e, v, axes, keepdims, eps):
 def _(e, x, weight, bias, n, c, hxw, group, eps):
     weight, bias = _parameters(e, x, weight, bias, x.shape[1])
     y = e.op("group_norm", [x, weight, bias], x.dtype, x.shape, groups=group, eps=float(eps))
-    mean = rstd = None
     if e.used(1) or e.used(2):
-        groups = e.reshape(e.wide(x), (n, group, sizes.floor_div(sizes.product(x.shape[1:]), group)))
-        mean, rstd = _mean_and_rstd(e, groups, [2], False, eps)
-    return y, mean, rstd
+        return y, *group_norm_statistics(e, x, group, eps, False)
+    return y, None, None
 
 
 @row("_native_batch_norm_legit_no_training")

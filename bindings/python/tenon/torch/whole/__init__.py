@@ -2,4 +2,4 @@
 replaces what PyTorch's tracers call.
 """
 
-from . import attention, recurrent, resizing  # noqa: F401
+from . import attention, norms, recurrent, resizing  # noqa: F401
