@@ -96,6 +96,7 @@ class Directions {
   }
   // Whether the value is computed from loads, not from loop variables and sizes alone.
   bool from_memory(Ref value) const { return from_memory_[value]; }
+  bool is_loop(Ref value) const { return loops_.contains(value); }
   bool varies(Ref value, uint64_t variables) const {
     return std::ranges::any_of(of_[value], [&](uint64_t d) { return (d & variables) != 0; });
   }
@@ -148,12 +149,32 @@ class Directions {
   int axes_ = 0;
 };
 
+// Whether several loops gather from the same tensor, element by element: one of them could store what it computes from the elements for the
+// others. Rows of a table are read as fast as stored ones.
+bool repeats_gathers(const LoweredKernel& kernel, const Directions& directions) {
+  std::map<int, std::set<const Stmt*>> loops;  // of each buffer
+  const auto visit = [&](const auto& self, const Block& block, const Stmt* pass, uint64_t innermost) -> void {
+    for (const Stmt& s : block) {
+      if (s.kind == Stmt::Kind::load && pass != nullptr) {
+        const auto gathered = [&](const Term& t) {
+          return t.var != kNoRef && !directions.is_loop(t.var) && directions.varies(t.var, innermost);
+        };
+        if (std::ranges::any_of(s.address, gathered)) loops[s.buffer].insert(pass);
+      }
+      if (is_loop(s))
+        self(self, s.body, pass ? pass : &s, s.axes.empty() ? innermost : directions.bit(s.axes.back()));
+    }
+  };
+  for (const Stmt& nest : kernel.kernel.body) visit(visit, nest.body, nullptr, 0);
+  return std::ranges::any_of(loops, [](const auto& of_buffer) { return of_buffer.second.size() > 1; });
+}
+
 // Whether a loop spends most of its work on maps that are the same at several of its points. A product of a map by a matrix computes the map
 // again for each column, and windows that overlap compute it again for each window; loops that store the map compute it once. `folded`: the
 // values that only folds read.
-bool repeats_maps(const std::set<OpId>& maps, const LoweredKernel& kernel, const std::set<ValueId>& folded) {
+bool repeats_maps(const std::set<OpId>& maps, const LoweredKernel& kernel, const Directions& directions,
+                  const std::set<ValueId>& folded) {
   constexpr int64_t kFew = 2, kStore = 4;  // kStore: the cost of a store
-  const Directions directions(kernel.kernel);
   const auto is_long = [&](const Axis& a) {
     if (a.extent.size < 0) return a.extent.factor > kFew;
     const Dim size = kernel.sizes[static_cast<size_t>(a.extent.size)];
@@ -215,7 +236,9 @@ const char* repeated_work(const TrialGroup& group) {
   for (const LoweredKernel& k : kernels) {
     if (repeats_places(maps, once, k, pieces ? 0 : 8))
       return "its loops would compute the same values at many places";
-    if (repeats_folds(reductions, k) || repeats_maps(maps, k, folded))
+    const Directions directions(k.kernel);
+    if (repeats_gathers(k, directions)) return "its loops would gather the same elements again";
+    if (repeats_folds(reductions, k) || repeats_maps(maps, k, directions, folded))
       return "its loops would compute the same values again";
   }
   return nullptr;
