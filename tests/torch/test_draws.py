@@ -124,3 +124,38 @@ def test_equal_draws_of_tenon_stay_apart(draw):
     x = torch.randn(40, requires_grad=True)
     y, first, second = torch.compile(lambda x: (x.exp(), draw(x), draw(x)), backend="tenon", options={"rng": "fast"})(x)
     assert y.requires_grad and not (first == second).any()
+
+
+def windows_of(x, *_):
+    whole = F.pad(x, (0, 0, 0, 6 - x.shape[1] % 6))
+    return whole.view(x.shape[0], -1, 6, x.shape[2]).tanh()
+
+
+def stretched(x, *_):
+    return F.interpolate(x * 2, scale_factor=1.5).tanh()
+
+
+@pytest.mark.parametrize("rng", ["torch", "fast"])
+@pytest.mark.parametrize("shape, fallbacks", [(windows_of, 0), (stretched, 1)])
+def test_sizes_that_no_nodes_compute(shape, fallbacks, rng):
+    """The strides of windows_of() hold maxima of products, the sizes of stretched() a product with a float. PyTorch draws the mask of the latter
+    in its place; all else runs in Tenon."""
+    f = torch.compile(lambda x: F.dropout(shape(x), 0.2) * 3, backend="tenon", dynamic=True, options={"rng": rng})
+    for size in ((2, 20, 8), (3, 33, 5)):
+        x = torch.randn(size)
+        y, grad, _ = drawn(f, x)
+        kept = y != 0
+        want = x.clone().requires_grad_()
+        z = shape(want) * kept / 0.8 * 3
+        z.square().sum().backward()
+        torch.testing.assert_close((y, grad), (z.detach(), want.grad), rtol=1e-4, atol=1e-5)
+        assert 0.1 < (~kept)[shape(x) != 0].float().mean() < 0.3
+        if rng == "torch":
+            torch.testing.assert_close(y, drawn(lambda x: F.dropout(shape(x), 0.2) * 3, x)[0])
+    assert sum(tenon.stats()["fallback_reasons"].values()) == (fallbacks if rng == "torch" else 0)
+
+
+def test_places_of_a_pooling_whose_size_no_nodes_compute():
+    f = lambda x: F.max_pool2d(F.interpolate(x * 2, scale_factor=1.5), 3, 2)
+    same(f, torch.randn(2, 3, 12, 14), dynamic=True)
+    assert not tenon.stats()["fallback_reasons"]

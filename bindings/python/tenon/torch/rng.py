@@ -71,12 +71,14 @@ def plant_seeded_masks(gm, again):
     """Replaces the dropouts of a joint graph on a CPU by products with masks that are functions of seeds. again: whether the backward
     graph is to compute the masks again where no checkpoint decides."""
     dropouts = [n for n in gm.graph.nodes if n.op == "call_function" and is_dropout(n) and _can_be_product(n)]
+    dropouts = [(n, layout) for n in dropouts if (layout := _layout(gm, n, n)) is not None]
     if not dropouts:
         return
-    seeds = _add_seeds(gm, len(dropouts), dropouts[0].meta["val"][0])
-    seeds.meta |= {name: dropouts[0].meta[name] for name in ("custom",) if name in dropouts[0].meta}
-    for index, n in enumerate(dropouts):
-        mask = _replace(gm, n, n, torch.ops.tenon.dropout_mask.default, lambda size, stride, p: (seeds, index, size, stride, p))
+    first = dropouts[0][0]
+    seeds = _add_seeds(gm, len(dropouts), first.meta["val"][0])
+    seeds.meta |= {name: first.meta[name] for name in ("custom",) if name in first.meta}
+    for index, (n, layout) in enumerate(dropouts):
+        mask = _replace(gm, n, n, torch.ops.tenon.dropout_mask.default, lambda p: (seeds, index, *layout, p))
         mask.meta |= {name: n.meta[name] for name in TAGS if name in n.meta}
         if again:
             compute_again(mask)
@@ -128,13 +130,15 @@ def plant_draws(gm, saved=False):
             continue
         number += 1
         product = is_dropout(n) and _can_be_product(n)
-        if product:
-            drawn = _replace(gm, n, before, draw_mask, lambda size, stride, p: (size, stride, p, number))
-        elif (call := _without_data(n)) is not None:
-            operands += [a for a in n.args if isinstance(a, torch.fx.Node)]
-            drawn = _move(gm, n, before, number, *call)
-        else:
+        call = None if product else _without_data(n)
+        layout = _layout(gm, n, before) if product or call else None
+        if layout is None:
             break
+        if product:
+            drawn = _replace(gm, n, before, draw_mask, lambda p: (*layout, p, number))
+        else:
+            operands += [a for a in n.args if isinstance(a, torch.fx.Node)]
+            drawn = _move(gm, n, before, number, layout, *call)
         if before is n:  # which is erased
             before = drawn.next
         drawn.meta |= {name: n.meta[name] for name in ("custom",) if name in n.meta}
@@ -192,12 +196,19 @@ def _loses_draws(n):
     return False
 
 
-def _move(gm, n, before, number, op, others):
+def _layout(gm, n, before):
+    """(size, stride) of the numbers that a node draws. Nodes that compute them stand before the node `before`. None if there are no such nodes."""
+    fake = n.meta["val"][1] if is_dropout(n) else n.meta["val"]
+    with gm.graph.inserting_before(before):
+        found = size_nodes(gm.graph, (*fake.shape, *fake.stride()))
+    return None if found is None else (tuple(found[:fake.dim()]), tuple(found[fake.dim():]))
+
+
+def _move(gm, n, before, number, layout, op, others):
     """Replaces a node by one that draws the same numbers and stands before the node `before`. Returns that node."""
     fake = n.meta["val"]
     with gm.graph.inserting_before(before):
-        size, stride = (tuple(size_nodes(gm.graph, s)) for s in (fake.shape, fake.stride()))
-        drawn = gm.graph.call_function(draw, (op, size, stride, fake.dtype, number, *others))
+        drawn = gm.graph.call_function(draw, (op, *layout, fake.dtype, number, *others))
     drawn.meta = {"val": fake}
     n.replace_all_uses_with(drawn)
     gm.graph.erase_node(n)
@@ -222,12 +233,11 @@ def _pack(gm, mask):
 
 def _replace(gm, n, before, target, arguments):
     """Replaces a dropout by a product with a mask. `target` computes the mask; its node stands before the node `before` and has no
-    tags of checkpoints. arguments(size, stride, probability of keeping an element): those of `target`. Returns the mask."""
+    tags of checkpoints. arguments(probability of keeping an element): those of `target`. Returns the mask."""
     x, p = n.args[:2]
     kept = n.meta["val"][1]
     with gm.graph.inserting_before(before):
-        size, stride = (tuple(size_nodes(gm.graph, s)) for s in (kept.shape, kept.stride()))
-        mask = gm.graph.call_function(target, arguments(size, stride, 1 - p))
+        mask = gm.graph.call_function(target, arguments(1 - p))
     mask.meta = {"val": kept}
     with gm.graph.inserting_before(n):
         masked = gm.graph.call_function(aten.native_dropout_backward.default, (x, mask, 1 / (1 - p)))

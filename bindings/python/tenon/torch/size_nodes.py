@@ -5,8 +5,15 @@ import torch
 
 def size_nodes(graph, values):
     """The nodes of a graph that compute the SymInts among `values`; an int stays an int. New nodes stand at the insertion point of the graph.
-    Graph.materialize_symints leaves the partial products of three and more factors without the value that PyTorch's partitioners read."""
-    found = graph.materialize_symints(list(values))
+    None if there are no such nodes for a size: Graph.materialize_symints fails at maxima of products and at products with a float.
+    It leaves the partial products of three and more factors without the value that PyTorch's partitioners read."""
+    before = set(graph.nodes)
+    try:
+        found = graph.materialize_symints(list(values))
+    except Exception:  # AssertionError, TraceError, ...
+        for n in reversed([n for n in graph.nodes if n not in before]):
+            graph.erase_node(n)
+        return None
     for n in found:
         if isinstance(n, torch.fx.Node):
             _value(n)

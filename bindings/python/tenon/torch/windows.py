@@ -44,7 +44,10 @@ def plant_offsets(joint):
         small = all(isinstance(n, int) for n in plane) and math.prod(plane) < 2**31
         make = _Maker(joint.graph, places.meta["val"].fake_mode, torch.int32 if small else torch.int64)
         with joint.graph.inserting_before(places.next):
-            axes = _axes(make, x, places, kernel, *rest)
+            extents = size_nodes(joint.graph, (*plane, *places.meta["val"].shape[-rank:]))
+            if extents is None:
+                continue
+            axes = _axes(make, places, extents[:rank], extents[rank:], kernel, *rest)
             offsets = _offsets(make, places, axes)
         with joint.graph.inserting_before(n):
             n.update_arg(7, _places(make, offsets, axes))
@@ -67,10 +70,8 @@ class _Maker:
         return a if number == 1 else self(aten.div.Scalar_mode, a, number, rounding_mode="floor")
 
 
-def _axes(make, x, places, kernel, stride, padding, dilation):
+def _axes(make, places, extents, counts, kernel, stride, padding, dilation):
     rank, found = len(kernel), []
-    extents = size_nodes(make.graph, x.meta["val"].shape[-rank:])
-    counts = size_nodes(make.graph, places.meta["val"].shape[-rank:])
     for axis, (extent, count, k, s, p, d) in enumerate(zip(extents, counts, kernel, stride, padding, dilation)):
         window = make(aten.arange.default, count, dtype=make.dtype, device=places.meta["val"].device)
         start = make(aten.sub.Tensor, make(aten.mul.Tensor, window, s), p)
