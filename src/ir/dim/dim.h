@@ -182,6 +182,7 @@ class DimTable {
   bool apply_facts(Terms& terms) const;
   Dim again(Dim d);  // rebuilt with the facts known now
   bool add_rewrite(Dim zero);
+  void add_remainders(const Terms& terms);
   void add_rewrites_of(Dim a, Dim b);
   bool occurs(Dim symbol, Dim d) const;
   uint64_t weight_of(const Term& term) const;

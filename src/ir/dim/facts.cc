@@ -85,6 +85,7 @@ bool DimTable::add_rewrite(Dim zero) {
   int64_t content = 0;
   for (const Term& t : terms) content = std::gcd(content, t.factor);
   for (Term& t : terms) t.factor /= content;
+  const Terms least = terms;
   auto lighter = [&](const Term& a, const Term& b) {
     const uint64_t x = weight_of(a), y = weight_of(b);
     if (x != y) return x < y;
@@ -123,28 +124,32 @@ bool DimTable::add_rewrite(Dim zero) {
     difference.push_back(std::move(r.from));
     add_rewrite(from_terms(std::move(difference)));
   }
+  add_remainders(least);
   return true;
 }
 
-// Also adds x%b == 0 if b*(x//b) == x, and the other way round.
-void DimTable::add_rewrites_of(Dim a, Dim b) {
-  const Dim zero = again(sub(a, b));
-  if (zero.is_const() || is_overflow(zero)) return;
-  const Terms terms = terms_of(zero);
-  add_rewrite(zero);
+// Adds x%b == 0 if the terms are those of b*(x//b) - x.
+void DimTable::add_remainders(const Terms& terms) {
   for (const Term& t : terms)
     for (Dim part : t.atoms) {
       const Expr e = expr(part);
-      if (e.kind == Kind::mod && terms.size() == 1 && t.atoms.size() == 1) {
-        const Dim whole = mul(e.b, floor_div(e.a, e.b));
-        add_rewrite(again(sub(whole, e.a)));
-      }
       if (e.kind != Kind::floor_div) continue;
       Terms exact = negated(terms_of(e.a));
       for (const Term& factor : terms_of(e.b))
         if (Term product; multiply(factor, {1, {part}}, product)) exact.push_back(std::move(product));
       if (normalize(exact) && (exact == terms || negated(exact) == terms)) add_rewrite(again(mod(e.a, e.b)));
     }
+}
+
+// Also adds b*(x//b) == x if x%b == 0.
+void DimTable::add_rewrites_of(Dim a, Dim b) {
+  const Dim zero = again(sub(a, b));
+  if (zero.is_const() || is_overflow(zero)) return;
+  const Terms terms = terms_of(zero);
+  add_rewrite(zero);
+  if (terms.size() != 1 || terms[0].atoms.size() != 1) return;
+  const Expr e = expr(terms[0].atoms[0]);
+  if (e.kind == Kind::mod) add_rewrite(again(sub(mul(e.b, floor_div(e.a, e.b)), e.a)));
 }
 
 bool DimTable::set_equal(Dim a, Dim b) {
