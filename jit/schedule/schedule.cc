@@ -40,33 +40,28 @@ int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<A
   return score;
 }
 
-// The axes of more than one step, in classes that run as one loop each. Outer axes merge with their neighbors. Inner axes may run in any
-// order, so one merges with any other inner axis.
+// The axes of more than one step, in classes that run as one loop each. Outer and inner loops may run in any order, so an axis merges with
+// any other one.
 std::vector<std::vector<uint32_t>> merged_axes(const std::vector<LoopAxis>& axes,
                                                FunctionRef<bool(uint32_t outer, uint32_t inner)> merge) {
   std::vector<std::vector<uint32_t>> classes;
-  std::vector<uint32_t> left;
-  for (uint32_t a = 0; a < axes.size(); ++a) {
-    if (axes[a].extent == Dim(1)) continue;
-    if (axes[a].inner)
-      left.push_back(a);
-    else if (!classes.empty() && merge(classes.back().back(), a))
-      classes.back().push_back(a);
-    else
-      classes.push_back({a});
-  }
-  while (!left.empty()) {
-    std::vector<uint32_t>& chain = classes.emplace_back(1, left.front());
-    left.erase(left.begin());
-    for (size_t i = 0; i < left.size();) {
-      const bool behind = merge(chain.back(), left[i]);
-      if (!behind && !merge(left[i], chain.front())) {
-        ++i;
-        continue;
+  for (const bool inner : {false, true}) {
+    std::vector<uint32_t> left;
+    for (uint32_t a = 0; a < axes.size(); ++a)
+      if (axes[a].inner == inner && axes[a].extent != Dim(1)) left.push_back(a);
+    while (!left.empty()) {
+      std::vector<uint32_t>& chain = classes.emplace_back(1, left.front());
+      left.erase(left.begin());
+      for (size_t i = 0; i < left.size();) {
+        const bool behind = merge(chain.back(), left[i]);
+        if (!behind && !merge(left[i], chain.front())) {
+          ++i;
+          continue;
+        }
+        chain.insert(behind ? chain.end() : chain.begin(), left[i]);
+        left.erase(left.begin() + static_cast<long>(i));
+        i = 0;  // the longer chain may merge with an axis that the shorter one did not
       }
-      chain.insert(behind ? chain.end() : chain.begin(), left[i]);
-      left.erase(left.begin() + static_cast<long>(i));
-      i = 0;  // the longer chain may merge with an axis that the shorter one did not
     }
   }
   return classes;
