@@ -3,8 +3,8 @@
 // (pixel_lanes.h), does the same if x is such a transpose to first, and stays as it is otherwise. Transposes that meet an op on their
 // way to the outputs move past it:
 //   f(T x, T y, z) = T f(x, y, T' z) for elementwise f; z is broadcast, or a tensor that gets the inverse view
-//   the axes of reductions, concatenations, paddings, slices, flips, windows, gathers, batch and group norms are renumbered
-//   a reshape that splits axes, merges neighbours in x or adds axes of size 1 at the end does so before T
+//   the axes of reductions, concatenations, paddings, slices, flips, expansions, windows, gathers, batch and group norms are renumbered
+//   a reshape that splits axes, merges neighbours in x, or adds or removes axes of size 1 does so before T
 // An input whose channels are innermost in memory counts as such a T of an image in this order, so what is computed from it alone is stored
 // in the same order, also in graphs without convolutions. A transpose that meets its inverse disappears (simplify).
 // If all convolutions of a graph are pointwise and have long planes, each that reads no such T is the product of a matrix and the planes of
@@ -263,6 +263,13 @@ class LayoutPass {
       axis_moved("axis");
       return carry(std::move(moved), perm);
     }
+    if (node.op == ops::expand && static_cast<int64_t>(node.type.shape.size()) == rank) {
+      Dims shape(rank);
+      for (int64_t a = 0; a < rank; ++a) shape[perm[a]] = node.type.shape[a];
+      set_attr(moved, "shape", shape);
+      moved.inputs[0] = x;
+      return carry(std::move(moved), perm);
+    }
     if (node.op == ops::flip) {
       Dims axes;
       for (int64_t a : attr_ints(node, "axes")) axes.push_back(Dim(perm[wrap_axis(a, rank)]));
@@ -305,11 +312,20 @@ class LayoutPass {
   struct Run {
     size_t from, from_end, to, to_end;
   };
-  // The runs of a reshape that splits axes, merges neighbours and adds axes of size 1 at the end. Nothing for other reshapes.
+  // The runs of a reshape that splits axes, merges neighbours, and adds or removes axes of size 1. An added axis belongs to the one before
+  // it. Nothing for other reshapes.
   std::optional<std::vector<Run>> runs_of(const Dims& from, const Dims& to) {
     std::vector<Run> runs;
     size_t i = 0, j = 0;
+    const auto ends_or_is_longer = [](const Dims& shape, size_t axis) {
+      return axis == shape.size() || shape[axis] != Dim(1);
+    };
     while (i < from.size()) {
+      if (from[i] == Dim(1) && ends_or_is_longer(to, j)) {
+        runs.push_back({i, i + 1, j, j});
+        ++i;
+        continue;
+      }
       if (j == to.size()) return {};
       Run run{i, i + 1, j, j + 1};
       Dim split = to[j], merged = from[i];
@@ -320,6 +336,8 @@ class LayoutPass {
           merged = b_->dims().mul(merged, from[run.from_end++]);
         if (merged != to[j]) return {};
       }
+      if (run.from_end < from.size() && ends_or_is_longer(from, run.from_end))
+        while (run.to_end < to.size() && to[run.to_end] == Dim(1)) ++run.to_end;
       runs.push_back(run);
       i = run.from_end;
       j = run.to_end;
