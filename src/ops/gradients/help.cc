@@ -117,6 +117,15 @@ std::optional<Expr> one_per_window(Expr v, size_t count) {
   return reshape(once, shape);
 }
 
+// v with `count` copies of each element along a new last axis.
+Expr repeated(Expr v, Dim count) {
+  Dims shape = v.shape();
+  shape.push_back(Dim(1));
+  v = reshape(v, shape);
+  shape.back() = count;
+  return call(ops::expand, v, {{"shape", shape}});
+}
+
 // Each element of the result is the sum of the elements of v whose windows along `axis`, at stride 1, cover it.
 Expr sum_of_windows(Expr v, int axis, Dim kernel, Dim dilation) {
   DimTable& dims = v.b->dims();
@@ -133,12 +142,16 @@ Expr unwindow(Expr v, const Dims& x, const Node& windows) {
   const auto axes = attr_ints(windows, "axes");
   const Dims sizes = attr_as<Dims>(windows, "sizes"), strides = attr_as<Dims>(windows, "strides"),
              dilations = attr_as<Dims>(windows, "dilations");
-  const auto once = all_are(strides, 1) ? one_per_window(v, axes.size()) : std::nullopt;
+  const auto once = sizes == strides ? std::nullopt : one_per_window(v, axes.size());
   if (once) v = *once;
   for (size_t i = axes.size(); i-- > 0;) {
     const int axis = *normal_axis(axes[i], static_cast<int>(x.size()));
-    v = once ? sum_of_windows(v, axis, sizes[i], dilations[i])
-             : unwindow_axis(v, axis, x[axis], strides[i], dilations[i]);
+    if (once && strides[i] == Dim(1)) {
+      if (sizes[i] != Dim(1)) v = sum_of_windows(v, axis, sizes[i], dilations[i]);
+      continue;
+    }
+    if (once) v = repeated(v, sizes[i]);
+    v = unwindow_axis(v, axis, x[axis], strides[i], dilations[i]);
   }
   return v;
 }
