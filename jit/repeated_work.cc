@@ -42,6 +42,7 @@ bool repeats_places(const std::set<OpId>& maps, int64_t once, const LoweredKerne
 bool repeats_table(const TrialGroup& group) {
   constexpr int64_t kStore = 4;        // the cost of a store
   constexpr int64_t kSmall = 1 << 12;  // elements of a table that takes no time to store
+  constexpr int64_t kUnknown = 4;      // how often an unknown number of gathers reads a small table
   const Graph& g = group.graph;
   const auto elements = [&](ValueId v) { return g.dims->product(std::span(g.type(v).shape)); };
   const auto is_member = [&](ValueId v) { return std::ranges::binary_search(group.members, v); };
@@ -60,7 +61,7 @@ bool repeats_table(const TrialGroup& group) {
     if (!gathered.is_const() && table.value() > kSmall) return false;
     std::set<ValueId> seen;
     const int64_t work = work_of(work_of, n.inputs[0], table.value(), seen);
-    const int64_t times = gathered.is_const() ? gathered.value() / table.value() : kStore;
+    const int64_t times = gathered.is_const() ? gathered.value() / table.value() : kUnknown;
     return times >= 2 && work > 0 && work * (times - 1) > kStore * table.value();
   });
 }

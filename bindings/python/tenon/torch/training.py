@@ -201,8 +201,8 @@ def _take_gradients(mean, by_channels):
     """Replaces the gradients of group norms that read this mean."""
     for u in list(mean.users):
         if u.target is aten.native_group_norm_backward.default:
-            grad, x, mean, rstd, weight, *_, output_mask = u.args
-            u.target, u.args = tenon.group_norm_gradient.default, (grad, x, mean, rstd, weight, output_mask, by_channels)
+            *tensors, _, _, _, _, output_mask = u.args  # without N, C, HxW and groups
+            u.target, u.args = tenon.group_norm_gradient.default, (*tensors, output_mask, by_channels)
 
 
 def _runs_by_channels(x, groups, convolved):

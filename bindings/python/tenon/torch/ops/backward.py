@@ -1,4 +1,4 @@
-"""Rows of the backward pass: gradients of activations, softmax and layer norm, by PyTorch's formulas (ATen's kernels and
+"""Rows of the backward pass: gradients of activations, softmax and norms, by PyTorch's formulas (ATen's kernels and
 torch/_decomp/decompositions.py). As there, 16-bit floats are computed in f32 and rounded once. How rows are written: row.py.
 
 Tested by tests/torch/test_lower.py.
@@ -170,6 +170,7 @@ class _Groups:
         return v.reduce("mean", list(range(2, 3 + len(self.pixels))))
 
     def _repeated(self, v, head):
+        """For each channel, the reduction of the elements of its group in v [N,groups,1,*]."""
         repeated = self.e.expand(v.value, (self.n, self.groups, self.each, self.each))
         return self._shaped(Term(self.e, repeated).reduce(head, [3]), self.n, *self.channels, *self.ones)
 
@@ -207,10 +208,10 @@ def _group_norm_gradient(e, grad, x, mean, rstd, weight, output_mask, by_channel
     dx = dw = db = None
     if output_mask[0] and e.used(0):
         gain = None if weight is None else g.of_channels(*_terms(e, weight))
-        weighed = lambda v: v if gain is None else v * gain
-        of_product, of_grad = (g.over_groups(weighed(g.over_pixels("mean", v))) for v in (grad * x, grad))
+        weighted = lambda v: v if gain is None else v * gain
+        of_product, of_grad = (g.over_groups(weighted(g.over_pixels("mean", v))) for v in (grad * x, grad))
         slope = (of_grad * mean - of_product) * rstd * rstd * rstd
-        dx = e.reshape((grad * weighed(rstd) + x * slope - (slope * mean + of_grad * rstd)).value, shape)
+        dx = e.reshape((grad * weighted(rstd) + x * slope - (slope * mean + of_grad * rstd)).value, shape)
     if output_mask[1] and e.used(1):
         part = (g.over_pixels("sum", grad * x) - g.over_pixels("sum", grad) * mean) * rstd
         dw = e.reshape(part.reduce("sum", [0], False).value, (channels,))

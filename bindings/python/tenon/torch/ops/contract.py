@@ -244,14 +244,14 @@ def _(e, x, normalized_shape, weight, bias, eps):
     y = e.op("layer_norm", [x, weight, bias], x.dtype, x.shape, axes_count=count, eps=float(eps))
     mean = rstd = None
     if e.used(1) or e.used(2):
-        mean, rstd = _mean_and_rstd(e, e.wide(x), list(range(x.rank - count, x.rank)), True, eps)
+        mean, rstd = _mean_and_rstd(e, e.wide(x), list(range(x.rank - count, x.rank)), eps)
     return y, mean, rstd
 
 
-def _mean_and_rstd(e, v, axes, keepdims, eps):
-    """Results 1 and 2 of a norm over these axes: the mean and 1 / sqrt(variance + eps)."""
-    mean = e.reduce("mean", v, axes, keepdims)
-    variance = e.reduce("var", v, axes, keepdims, correction=0.0)
+def _mean_and_rstd(e, v, axes, eps):
+    """Results 1 and 2 of a norm over these axes, which keep size 1: the mean and 1 / sqrt(variance + eps)."""
+    mean = e.reduce("mean", v, axes, True)
+    variance = e.reduce("var", v, axes, True, correction=0.0)
     rstd = e.map("rsqrt", e.map("add", variance, e.scalar_like(variance, float(eps))))
     return mean, rstd
 
