@@ -336,7 +336,7 @@ class LayoutPass {
           merged = b_->dims().mul(merged, from[run.from_end++]);
         if (merged != to[j]) return {};
       }
-      if (run.from_end < from.size() && ends_or_is_longer(from, run.from_end))
+      if (ends_or_is_longer(from, run.from_end))
         while (run.to_end < to.size() && to[run.to_end] == Dim(1)) ++run.to_end;
       runs.push_back(run);
       i = run.from_end;
