@@ -204,6 +204,17 @@ bool crosses(const Stmt& s, Ref across, Ref along) {
   return steps_along(s, along) && !steps_by_one(s, along) && steps_by_one(s, across);
 }
 
+// Whether the access takes short steps along `across`, such as those to every other element, while it jumps far along `along`.
+bool nearly_crosses(const Stmt& s, Ref across, Ref along) {
+  constexpr int64_t kShort = 4, kFar = 64;
+  bool is_short = false, is_far = false;
+  for (const Term& t : s.address) {
+    is_short = is_short || (t.var == across && t.size < 0 && t.factor <= kShort);
+    is_far = is_far || (t.var == along && (t.size >= 0 || t.factor >= kFar));
+  }
+  return is_short && is_far;
+}
+
 // Whether the axis counts all elements of its extent. Others count tiles, or the elements of a tile.
 bool is_whole(const Axis& a) { return a.of == kNoRef && !a.counts_tiles(); }
 
@@ -365,7 +376,7 @@ Kernel tile_transposed(Kernel kernel, const Dims& sizes) {
   size_t cross = par.axes.size();
   for (const Stmt& s : map.body)
     for (size_t a = 0; a < par.axes.size() && cross == par.axes.size(); ++a)
-      if (crosses(s, par.axes[a].var, along.var)) cross = a;
+      if (crosses(s, par.axes[a].var, along.var) || nearly_crosses(s, par.axes[a].var, along.var)) cross = a;
   if (cross == par.axes.size()) return kernel;
   const Axis across = par.axes[cross];
   if (!tiles_transposed(known(across, sizes), known(along, sizes))) return kernel;
