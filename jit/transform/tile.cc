@@ -2,6 +2,7 @@
 #include "jit/transform/tile.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <span>
@@ -209,8 +210,8 @@ bool nearly_crosses(const Stmt& s, Ref across, Ref along) {
   constexpr int64_t kShort = 4, kFar = 64;
   bool is_short = false, is_far = false;
   for (const Term& t : s.address) {
-    is_short = is_short || (t.var == across && t.size < 0 && t.factor <= kShort);
-    is_far = is_far || (t.var == along && (t.size >= 0 || t.factor >= kFar));
+    is_short = is_short || (t.var == across && t.size < 0 && std::abs(t.factor) <= kShort);
+    is_far = is_far || (t.var == along && (t.size >= 0 || std::abs(t.factor) >= kFar));
   }
   return is_short && is_far;
 }
