@@ -317,11 +317,11 @@ class LayoutPass {
   std::optional<std::vector<Run>> runs_of(const Dims& from, const Dims& to) {
     std::vector<Run> runs;
     size_t i = 0, j = 0;
-    const auto ends_or_is_longer = [](const Dims& shape, size_t axis) {
-      return axis == shape.size() || shape[axis] != Dim(1);
+    const auto is_one = [](const Dims& shape, size_t axis) {
+      return axis < shape.size() && shape[axis] == Dim(1);
     };
     while (i < from.size()) {
-      if (from[i] == Dim(1) && ends_or_is_longer(to, j)) {
+      if (is_one(from, i) && !is_one(to, j)) {
         runs.push_back({i, i + 1, j, j});
         ++i;
         continue;
@@ -336,14 +336,13 @@ class LayoutPass {
           merged = b_->dims().mul(merged, from[run.from_end++]);
         if (merged != to[j]) return {};
       }
-      if (ends_or_is_longer(from, run.from_end))
-        while (run.to_end < to.size() && to[run.to_end] == Dim(1)) ++run.to_end;
+      if (!is_one(from, run.from_end))
+        while (is_one(to, run.to_end)) ++run.to_end;
       runs.push_back(run);
       i = run.from_end;
       j = run.to_end;
     }
-    if (std::any_of(to.begin() + static_cast<long>(j), to.end(), [](Dim d) { return d != Dim(1); }))
-      return {};
+    if (j < to.size()) return {};
     return runs;
   }
 
@@ -353,22 +352,18 @@ class LayoutPass {
     const auto runs = runs_of(b_->shape(first), to);
     if (!runs) return {};
     std::vector<const Run*> starts(perm.size());  // the run that begins at an axis of x
-    size_t named = 0;
     for (const Run& run : *runs) {
       for (size_t i = run.from + 1; i < run.from_end; ++i)
         if (perm[i] != perm[i - 1] + 1) return {};  // neighbours here are none in x
       starts[static_cast<size_t>(perm[run.from])] = &run;
-      named = run.to_end;
     }
     Dims shape;
     Perm order(to.size());
-    const auto add = [&](size_t axis) {
-      order[axis] = static_cast<int64_t>(shape.size());
-      shape.push_back(to[axis]);
-    };
     for (const Run* run : starts)
-      for (size_t j = run ? run->to : 0; run && j < run->to_end; ++j) add(j);
-    for (size_t j = named; j < to.size(); ++j) add(j);
+      for (size_t j = run ? run->to : 0; run && j < run->to_end; ++j) {
+        order[j] = static_cast<int64_t>(shape.size());
+        shape.push_back(to[j]);
+      }
     set_attr(moved, "shape", shape);
     moved.inputs[0] = x;
     return carry(std::move(moved), order);
