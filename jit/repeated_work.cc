@@ -13,6 +13,7 @@
 namespace tenon::jit {
 namespace {
 
+constexpr int64_t kStore = 4;  // the cost of a store, where that of a cheap map is 1
 int64_t cost_of_map(OpId map) { return op(map).expensive ? 8 : 1; }
 
 // Whether a loop computes its maps at many places of their results for one place of its own result. Each step of a scan reads the step
@@ -40,7 +41,6 @@ bool repeats_places(const std::set<OpId>& maps, int64_t once, const LoweredKerne
 
 // Whether the group computes maps of a table for each element that it gathers from the table, and the table has far fewer elements.
 bool repeats_table(const TrialGroup& group) {
-  constexpr int64_t kStore = 4;        // the cost of a store
   constexpr int64_t kSmall = 1 << 12;  // elements of a table that takes no time to store
   constexpr int64_t kUnknown = 4;      // how often an unknown number of gathers reads a small table
   const Graph& g = group.graph;
@@ -62,7 +62,7 @@ bool repeats_table(const TrialGroup& group) {
     std::set<ValueId> seen;
     const int64_t work = work_of(work_of, n.inputs[0], table.value(), seen);
     const int64_t times = gathered.is_const() ? gathered.value() / table.value() : kUnknown;
-    return times >= 2 && work > 0 && work * (times - 1) > kStore * table.value();
+    return work * (times - 1) > kStore * table.value();
   });
 }
 
@@ -175,7 +175,7 @@ bool repeats_gathers(const LoweredKernel& kernel, const Directions& directions) 
 // values that only folds read.
 bool repeats_maps(const std::set<OpId>& maps, const LoweredKernel& kernel, const Directions& directions,
                   const std::set<ValueId>& folded) {
-  constexpr int64_t kFew = 2, kStore = 4;  // kStore: the cost of a store
+  constexpr int64_t kFew = 2;
   const auto is_long = [&](const Axis& a) {
     if (a.extent.size < 0) return a.extent.factor > kFew;
     const Dim size = kernel.sizes[static_cast<size_t>(a.extent.size)];

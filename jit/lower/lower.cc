@@ -40,7 +40,7 @@ Result<std::vector<DomainDim>> domain_of(const LowerInput& in) {
   return domain;
 }
 
-// For an output that copies a transpose: the operand of the transpose, if its elements are in the order of the output's memory.
+// Returns the operand of the transpose that the output copies, if its elements are in the order of the output's memory.
 std::optional<LowerInput::Output> untransposed(const LowerInput& in, ValueId output) {
   const Graph& g = in.graph;
   if (g.node(output).op != ops::reshape) return std::nullopt;

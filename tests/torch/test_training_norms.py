@@ -30,7 +30,7 @@ def compiled(function, **options):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("norm", ["layer", "group"])
 def test_statistics_of_16_bit_floats_are_f32_if_the_gain_is(norm, dtype, recompute):
-    """As in eager mode: with a mean of 16 bits, the gradients would be off by 10 times the rounding of their dtype."""
+    """Eager mode keeps the mean in f32. A mean of 16 bits would make the gradients wrong by 10 times the rounding of their dtype."""
     torch.manual_seed(0)
     function = {"layer": lambda x, w, b: F.layer_norm(x, w.shape, w, b), "group": lambda x, w, b: F.group_norm(x, 4, w, b)}[norm]
     x = (torch.randn((64, 32) if norm == "layer" else (4, 32, 4, 4)) + 50).to(dtype)
@@ -54,8 +54,6 @@ def test_statistics_that_a_function_returns(shape, norm):
 
 
 IMAGES = {"image": (3, 12, 5, 7), "sequence": (2, 12, 9), "volume": (2, 12, 3, 2, 5), "pixel": (4, 12), "wide": (2, 192, 3, 5)}
-
-
 WAYS = [(last, parameters, options) for options in ({}, {"recompute": "none"}, {"memory_budget": 0.3})
         for parameters in ("both", "weight", "none") for last in (False, True)]
 
@@ -89,19 +87,19 @@ def test_group_norm_behind_a_convolution():
 @pytest.mark.parametrize("last", [False, True])
 def test_group_norm_of_any_batch(last):
     torch.manual_seed(3)
-    function = compiled(lambda x, w, b: F.group_norm(x * 2, 2, w, b).relu(), fallback="count")
+    function = lambda x, w, b: F.group_norm(x * 2, 2, w, b).relu()
+    run = compiled(function, fallback="count")
     for n in (2, 5, 1, 0):
         x = torch.randn(n, 8, 3, 5)
         operands = [x.to(memory_format=torch.channels_last) if last else x, torch.rand(8), torch.randn(8)]
         torch._dynamo.maybe_mark_dynamic(operands[0], 0)
-        got = gradients(function, operands, torch.ones_like(x))
-        want = gradients(lambda x, w, b: F.group_norm(x * 2, 2, w, b).relu(), operands, torch.ones_like(x))
+        got, want = (gradients(f, operands, torch.ones_like(x)) for f in (run, function))
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("by_channels", [False, True])
 def test_operators_in_pytorch(by_channels):
-    """What runs if the library faults."""
+    """PyTorch runs these implementations of the operators if a call of the library faults."""
     torch.manual_seed(4)
     x, w, b, grad = torch.randn(2, 6, 3, 4).bfloat16(), torch.rand(6), torch.randn(6), torch.randn(2, 6, 3, 4).bfloat16()
     y, mean, rstd = torch.native_group_norm(x, w, b, 2, 6, 12, 3, 1e-5)

@@ -85,7 +85,7 @@ bool DimTable::add_rewrite(Dim zero) {
   int64_t content = 0;
   for (const Term& t : terms) content = std::gcd(content, t.factor);
   for (Term& t : terms) t.factor /= content;
-  const Terms least = terms;
+  const Terms reduced = terms;
   auto lighter = [&](const Term& a, const Term& b) {
     const uint64_t x = weight_of(a), y = weight_of(b);
     if (x != y) return x < y;
@@ -124,7 +124,7 @@ bool DimTable::add_rewrite(Dim zero) {
     difference.push_back(std::move(r.from));
     add_rewrite(from_terms(std::move(difference)));
   }
-  add_remainders(least);
+  add_remainders(reduced);
   return true;
 }
 

@@ -197,7 +197,8 @@ def _loses_draws(n):
 
 
 def _layout(gm, n, before):
-    """(size, stride) of the numbers that a node draws. Nodes that compute them stand before the node `before`. None if there are no such nodes."""
+    """Returns (size, stride) of the numbers that a node draws. Nodes that compute them stand before the node `before`. Returns None if no nodes
+    can compute them."""
     fake = n.meta["val"][1] if is_dropout(n) else n.meta["val"]
     with gm.graph.inserting_before(before):
         found = size_nodes(gm.graph, (*fake.shape, *fake.stride()))

@@ -10,7 +10,7 @@ def size_nodes(graph, values):
     before = set(graph.nodes)
     try:
         found = graph.materialize_symints(list(values))
-    except Exception:  # AssertionError, TraceError, ...
+    except Exception:  # it raises AssertionError, TraceError and others
         for n in reversed([n for n in graph.nodes if n not in before]):
             graph.erase_node(n)
         return None

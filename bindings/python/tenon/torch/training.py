@@ -2,7 +2,7 @@
 
 PyTorch's min-cut chooses: of the nodes that it may compute again, it saves those with the fewest bytes. Options.recompute says which
 nodes these are. The tags of torch.utils.checkpoint, PyTorch's own budget and the budget of a region come first.
-Tested by tests/torch/test_training.py and test_recompute.py.
+Tested by tests/torch/test_training.py, test_training_norms.py and test_recompute.py.
 """
 
 import operator
@@ -144,7 +144,8 @@ def _recompute_norms(joint):
 
 
 def _norms(joint, num_fwd_outputs, *targets):
-    """The norms of the forward pass on a CPU whose mean and deviation the forward graph does not return. For each (node, {index: result})."""
+    """Finds the norms of the forward pass on a CPU whose mean and deviation the forward graph does not return. Returns a pair for each: its node,
+    and {index: node that reads this result}."""
     returned, found = set(joint.graph.output_node().args[0][:num_fwd_outputs]), []
     for n in joint.graph.nodes:
         if n.target in targets and n.meta.get("partitioner_tag") != "is_backward" and n.meta["val"][0].device.type == "cpu":
@@ -208,7 +209,7 @@ def _take_gradients(mean, by_channels):
 def _runs_by_channels(x, groups, convolved):
     """Whether loops over image x run along the channels, because a group has few of them and channels are innermost, as the library lays out
     the results of convolutions."""
-    few = 48
+    few = 48  # as in has_narrow_groups() of backends/cpu/cpu.cc
     fake = x.meta["val"]
     each = fake.shape[1] // groups
     innermost = x in convolved or (fake.dim() > 2 and statically_known_true(fake.stride(1) == 1) and not statically_known_true(fake.shape[1] == 1))

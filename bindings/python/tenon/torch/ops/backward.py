@@ -205,15 +205,16 @@ def _group_norm_gradient(e, grad, x, mean, rstd, weight, output_mask, by_channel
     g, shape, channels = _Groups(e, x, mean.shape[1], by_channels), x.shape, x.shape[1]
     grad, x, mean, rstd = _terms(e, grad, x, mean, rstd)
     grad, x, mean, rstd = g.image(grad), g.image(x), g.of_groups(mean), g.of_groups(rstd)
+    product = grad * x
     dx = dw = db = None
     if output_mask[0] and e.used(0):
         gain = None if weight is None else g.of_channels(*_terms(e, weight))
         weighted = lambda v: v if gain is None else v * gain
-        of_product, of_grad = (g.over_groups(weighted(g.over_pixels("mean", v))) for v in (grad * x, grad))
+        of_product, of_grad = (g.over_groups(weighted(g.over_pixels("mean", v))) for v in (product, grad))
         slope = (of_grad * mean - of_product) * rstd * rstd * rstd
         dx = e.reshape((grad * weighted(rstd) + x * slope - (slope * mean + of_grad * rstd)).value, shape)
     if output_mask[1] and e.used(1):
-        part = (g.over_pixels("sum", grad * x) - g.over_pixels("sum", grad) * mean) * rstd
+        part = (g.over_pixels("sum", product) - g.over_pixels("sum", grad) * mean) * rstd
         dw = e.reshape(part.reduce("sum", [0], False).value, (channels,))
     if output_mask[2] and e.used(2):
         db = e.reshape(g.over_pixels("sum", grad).reduce("sum", [0], False).value, (channels,))
