@@ -77,7 +77,7 @@ Status build_groups(const BuildTarget& target, const OutputSet& copied, BuiltGra
   source.find_sized();
   const Stored stored = find_stored(g, members, copied, source);
   const BuildContext context{g, stored.layouts, stored.materialised, target.allocator, target.device};
-  source.executables = find_same_memory(members, stored.layouts, source);
+  source.executables = find_same_memory(members, source);
   std::map<std::string, std::vector<size_t>> by_backend;
   for (size_t i = 0; i < members.size(); ++i)
     if (!source.executables[i]) by_backend[g.groups[i].backend].push_back(i);
@@ -116,6 +116,7 @@ Status build(Graph grouped, const BuildTarget& target, BuiltGraph& built) {
   while (true) {
     built.graph = grouped;
     copied.merge(order_groups(built.graph, copied));
+    separate_copies(built.graph);
     for (size_t o : copied) built.graph.outputs[o].strides.reset();  // an intermediate is dense
     TENON_TRY(build_groups(target, copied, built));
     const OutputSet more = not_in_place(built.source);

@@ -1,6 +1,9 @@
 // See same_memory.h.
 #include "src/runtime/compile/same_memory.h"
 
+#include <algorithm>
+#include <set>
+
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/view.h"
@@ -41,33 +44,53 @@ bool same_places(const Dims& shape, const Dims& a, const Dims& b) {
 }
 
 // The intermediate whose memory an output can be; kNoValue: there is none.
-ValueId same_as(const Graph& g, ValueId output, std::span<const Layout> layouts, const PlanSource& source) {
-  const int o = source.output_of[output];
-  if (o < 0 || g.outputs[o].updates || g.node(output).op != ops::reshape) return kNoValue;
-  ValueId from = g.node(output).inputs[0];
+ValueId same_as(const Graph& g, const OutputBinding& output) {
+  const Node& copy = g.node(output.value);
+  if (output.updates || copy.op != ops::reshape) return kNoValue;
+  ValueId from = copy.inputs[0];
   while (is_inlined(g, from) && op(g.node(from).op).view) from = g.node(from).inputs[0];
-  if (g.node(from).group < 0 || source.output_of[from] >= 0) return kNoValue;
+  if (g.node(from).group < 0) return kNoValue;
   DimTable& dims = *g.dims;
-  if (dims.product(g.type(from).shape) != dims.product(g.type(output).shape)) return kNoValue;
-  const auto view = view_of(g, output, [&](ValueId v) {
-    return v == from ? std::optional(dense_strides(dims, g.type(v).shape)) : std::nullopt;
-  });
+  if (dims.product(g.type(from).shape) != dims.product(copy.type.shape)) return kNoValue;
+  const Dims dense = dense_strides(dims, g.type(from).shape);
+  const auto view =
+      view_of(g, output.value, [&](ValueId v) { return v == from ? std::optional(dense) : std::nullopt; });
   if (!view || view->offset != Dim(0)) return kNoValue;
-  return same_places(g.type(output).shape, view->strides, layouts[output].strides) ? from : kNoValue;
+  const auto wanted = output_strides(g, output);
+  const bool same =
+      same_places(copy.type.shape, view->strides, wanted ? *wanted : dense_strides(dims, copy.type.shape));
+  return same ? from : kNoValue;
 }
 
 }  // namespace
 
+void separate_copies(Graph& g) {
+  const Uses uses(g);
+  const std::vector<std::vector<ValueId>> members = members_of_groups(g);
+  std::set<ValueId> taken;
+  for (const OutputBinding& output : g.outputs) {
+    const int group = g.node(output.value).group;
+    if (group < 0 || g.groups[group].again || !uses.users(output.value).empty()) continue;
+    const ValueId from = same_as(g, output);
+    if (from == kNoValue || g.node(from).group != group || uses.is_output(from)) continue;
+    const std::vector<ValueId> stored = outputs_of(g, uses, members[group]);
+    if (!std::ranges::binary_search(stored, from) || !taken.insert(from).second) continue;
+    g.nodes[output.value].group = static_cast<int>(g.groups.size());
+    g.groups.push_back({g.groups[group].backend, "its operand is in the output's memory"});
+  }
+}
+
 std::vector<std::unique_ptr<Executable>> find_same_memory(const std::vector<std::vector<ValueId>>& members,
-                                                          std::span<const Layout> layouts,
                                                           PlanSource& source) {
   const Graph& g = *source.graph;
   std::vector<std::unique_ptr<Executable>> found(members.size());
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].size() != 1 || g.groups[i].again) continue;
-    const ValueId output = members[i][0], from = same_as(g, output, layouts, source);
-    if (from == kNoValue) continue;
-    source.output_of[from] = source.output_of[output];
+    const ValueId output = members[i][0];
+    const int o = source.output_of[output];
+    const ValueId from = o < 0 ? kNoValue : same_as(g, g.outputs[o]);
+    if (from == kNoValue || source.output_of[from] >= 0) continue;
+    source.output_of[from] = o;
     found[i] = std::make_unique<NoWork>(g, from, output);
   }
   return found;

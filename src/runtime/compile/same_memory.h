@@ -11,10 +11,13 @@
 
 namespace tenon {
 
+// Gives such an output a group of its own if its group also stores the intermediate for other groups. The kernel of both would write
+// the same elements twice.
+void separate_copies(Graph& grouped);
+
 // Finds such groups and sets source.output_of for their intermediates, whose layouts are dense. Returns an
 // executable without work for each of these groups and null for all others. members: of each group.
 std::vector<std::unique_ptr<Executable>> find_same_memory(const std::vector<std::vector<ValueId>>& members,
-                                                          std::span<const Layout> layouts,
                                                           PlanSource& source);
 
 // An intermediate that a group may overwrite with an output, and that nothing else reads, is written to the output's memory too: the

@@ -67,6 +67,22 @@ TEST(SameMemory, OtherViewsAreCopied) {
       is_shared(run_text(image("slice(%a){axis=2, start=0, end=4, step=1}", ""), {3, 6, 4}, {24, 4, 1})));
 }
 
+// The kernel of %a stores it once, for the product and as the first output.
+TEST(SameMemory, ACopyInTheGroupOfItsIntermediate) {
+  const Ran ran = run_text(
+      "graph @f(%x: f32[N,6,8], %w: f32[8,8]) {\n  %a = mul(%x, %x)\n  %y = transpose(%a){perm=[0,2,1]}\n"
+      "  %z = matmul(%a, %w)\n  return %y strides=[48,1,8], %z\n}",
+      {3, 8, 6}, {48, 1, 8});
+  EXPECT_TRUE(is_shared(ran)) << ran.explained;
+  const HostTensor &x = ran.inputs[0], &w = ran.inputs[1];
+  for (int64_t i = 0; i < x.count(); ++i) {
+    EXPECT_FLOAT_EQ(ran.outputs[0].number(i), std::pow(x.number(i), 2)) << i;
+    double sum = 0;
+    for (int64_t k = 0; k < 8; ++k) sum += std::pow(x.number(i / 8 * 8 + k), 2) * w.number(k * 8 + i % 8);
+    EXPECT_NEAR(ran.outputs[1].number(i), sum, 1e-4) << i;
+  }
+}
+
 // Adds a row of 5 to row 1 of a product of ones and twos, twice. Returns the bytes of the workspace. more: a line that may read the product, %p.
 int64_t workspace_of_sum(const std::string& strides, std::vector<int64_t> of_tensor,
                          const std::string& more = "") {
