@@ -49,7 +49,6 @@ Status append(const Graph& graph, ValueId before, ValueId v, const StridesOf& st
     }
     return unsupported("nothing follows " + std::string(op(last->map).name) + " in a call of the library");
   }
-  if (node.type.shape != graph.type(before).shape) return unsupported("it repeats the library's result");
   DType& dtype = spec.output.dtype;
   if (dtype == DType::i32) {  // the library computes the post-ops of a product of integers in f32
     if (node.op != ops::cast || node.type.dtype != DType::f32)
@@ -225,6 +224,7 @@ Result<Spec> make_spec(const Graph& graph, std::span<const ValueId> members, con
     return unsupported("the library is not used for " + std::string(name(dtype)));
   for (ValueId i : node.inputs)
     if (graph.type(i).rank() > kLibraryRank) return unsupported("it has more than 6 axes");
+  if (graph.type(last).shape != node.type.shape) return unsupported("no post-op changes the shape");
   spec.output = library::written(graph, last, strides_of);
   spec.output.dtype = dtype;
   spec.operands.push_back(operand_of(graph, node.inputs[0], strides_of));

@@ -202,6 +202,38 @@ TEST(OneDnn, StridedBias) {
     }
 }
 
+// The mean of everything has no axis for the bias of a product or a convolution in bf16.
+TEST(OneDnn, AMeanBehindABias) {
+  for (const char* text :
+       {"graph @f(%a: bf16[N,8], %w: bf16[6,8], %b: bf16[6]) {\n  %y = linear(%a, %w, %b)\n  %m = "
+        "mean(%y){axes=[]}\n"
+        "  return %m\n}",
+        "graph @f(%a: bf16[N,8,1,1], %w: bf16[6,8,1,1], %b: bf16[6]) {\n  %y = convolution(%a, %w, %b)"
+        "{strides=[1,1], padding=[0,0], padding_high=[0,0], dilations=[1,1]}\n  %m = mean(%y){axes=[]}\n  "
+        "return "
+        "%m\n}"}) {
+    auto graph = parse_graph(text);
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    const bool is_product = graph->type(graph->inputs[0].value).rank() == 2;
+    const std::vector<int64_t> rows{5, 8}, matrix{6, 8}, image{5, 8, 1, 1}, weights{6, 8, 1, 1};
+    HostTensor a = random_tensor(DType::bf16, is_product ? rows : image, 1),
+               w = random_tensor(DType::bf16, is_product ? matrix : weights, 2),
+               b = random_tensor(DType::bf16, {6}, 3), m(DType::bf16, {});
+    auto program = Program::make(*graph, {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const std::vector<Tensor> in{tensor_of(a), tensor_of(w), tensor_of(b)}, out{tensor_of(m)};
+    const Status status = (*program)->run(in, out);
+    ASSERT_TRUE(status.ok()) << status.message();
+    double want = 0;
+    for (int64_t i = 0; i < 5; ++i)
+      for (int64_t j = 0; j < 6; ++j) {
+        want += b.number(j) / 30;
+        for (int64_t k = 0; k < 8; ++k) want += a.number(i * 8 + k) * w.number(j * 8 + k) / 30;
+      }
+    EXPECT_NEAR(m.number(0), want, 0.02) << text;
+  }
+}
+
 // One program with many sizes: each plan has its own primitive, and all plans share the packed weights.
 TEST(OneDnn, PlansOfManySizes) {
   auto graph =
