@@ -46,6 +46,9 @@ std::vector<bool> waits_for_checks(const Graph& graph);
 // Checks the indices of values that wait for checks in nodes of their own, index_in, which depend on the indices alone, so they can run
 // early. An update is written in place, and a donated input used again, only if no later step can fail.
 Graph early_checks(const Graph& graph);
+// Gives each gather that reads a shared gather one of its own: gather(gather(x, i), j) is one load in one kernel, while a shared gather
+// would be stored. Only gathers share it, as the four corners of a bilinear resizing share two gathers of rows.
+Graph duplicate_gathers(const Graph& graph);
 // Gives every output a value that some group writes: inputs, constants, views and repeated outputs get a copy
 // (a reshape to the same shape, for which fuse makes a group).
 Graph materialize_outputs(const Graph& graph);

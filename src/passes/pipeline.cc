@@ -83,6 +83,7 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
             }));
   g = after("expand", expand(g, keep));  // legalize may have replaced the neighbours of a composite
   if (placement.finds_faults()) g = after("early_checks", early_checks(g));
+  g = after("duplicate_gathers", duplicate_gathers(g));
   g = after("materialize_outputs", materialize_outputs(g));
   g = after("fuse", fuse(g, placement, /*apart=*/is_left_out(without, "fuse")));
   return g;
@@ -128,6 +129,7 @@ const std::vector<NamedPass>& named_passes() {
       {"layout", plain<layout>},
       {"expand", plain<expand_all>},
       {"early_checks", plain<early_checks>},
+      {"duplicate_gathers", plain<duplicate_gathers>},
       {"materialize_outputs", plain<materialize_outputs>},
       {"gradient", plain<gradients_too>},
       {"split_init", plain<split_init>},
