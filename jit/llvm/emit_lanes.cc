@@ -133,7 +133,7 @@ std::string LaneEmitter::offset_pointer(std::string_view type, const std::string
 Place LaneEmitter::place(int buffer, const Address& address) {
   Place p;
   Int stride = 0;
-  bool varies = false;
+  bool varies = false, adjoin = false;
   std::map<int, Int> sums;  // sums of scalar terms, by the position where they are known
   for (const Term& term : address) {
     Int scale = term.size < 0 ? Int(term.factor) : f_.mul(sizes_[term.size], term.factor);
@@ -145,6 +145,8 @@ Place LaneEmitter::place(int buffer, const Address& address) {
     } else if (term.var != kNoRef && refs_[term.var].lanes > 1) {
       const std::string wide = at_lanes("i64", w_);
       std::string part = refs_[term.var].text;
+      adjoin = adjoin || scale.is(1);
+      p.table = p.table && follows_axis(term.var);
       if (!scale.is(1))
         part = f_.pure("mul " + wide + " " + part + ", " + vector({scale.text, DType::i64, 1}));
       p.offsets = p.offsets.empty() ? part : f_.pure("add " + wide + " " + p.offsets + ", " + part);
@@ -162,6 +164,7 @@ Place LaneEmitter::place(int buffer, const Address& address) {
   for (const auto& [at, sum] : sums) p.pointer = offset_pointer(type, p.pointer, sum);
   if (!p.offsets.empty()) {
     p.kind = Place::Kind::gather;
+    p.table = p.table && adjoin;
     const std::string wide = at_lanes("i64", w_);
     if (varies) {
       std::string step = vector({stride.text, DType::i64, 1});
@@ -242,15 +245,22 @@ std::string LaneEmitter::read_lanes(const Buffer& b, const Place& p, const std::
       }
       return all;
     }
-    case Place::Kind::gather:
-      return read(b,
-                  "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" +
-                      std::to_string(w_) + "p0(" + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " +
-                      align + ", " + at_lanes("i1", w_) + " " + constant_at_lanes("i1", "true", w_) + ", " +
-                      wide + " poison)",
-                  name);
+    case Place::Kind::gather: {
+      const bool near = p.table && reach(b.type) > 0 && (f_.is_local(p.offsets) || f_.is_local(p.pointer));
+      return near ? read_near(b, p, name) : gather(b, p, name);
+    }
   }
   return "";
+}
+
+std::string LaneEmitter::gather(const Buffer& b, const Place& p, const std::string& name) {
+  const std::string type(memory_type(b.type)), wide = at_lanes(type, w_);
+  return read(b,
+              "call " + wide + " @llvm.masked.gather." + memory_mangled(b.type) + ".v" + std::to_string(w_) +
+                  "p0(" + at_lanes("ptr", w_) + " " + pointers(type, p) + ", i32 " +
+                  std::to_string(size_of(b.type)) + ", " + at_lanes("i1", w_) + " " +
+                  constant_at_lanes("i1", "true", w_) + ", " + wide + " poison)",
+              name);
 }
 
 // Elements a few apart, in rising or falling order: loads all elements from the lowest to the highest as whole

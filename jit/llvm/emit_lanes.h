@@ -3,7 +3,7 @@
 //   uniform   the variable is absent               a scalar load
 //   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
 //   strided   anything else                        one scalar load for each lane
-//   gather    a term's variable is itself a vector llvm.masked.gather
+//   gather    a term's variable is itself a vector llvm.masked.gather, or near_gather.cc
 // Lanes beyond the end never access memory: they are masked, or repeat the last lane that exists. Loads of `in`
 // buffers are hoisted, because no store of the kernel can change them. No other load moves.
 // Tested by tests/unit/jit/llvm/emit_test.cc and tests/golden/jit/*.tn.
@@ -46,6 +46,7 @@ struct Place {
   std::string pointer;  // of the element, or of lane 0
   Int stride = 0;       // strided: elements between lanes
   std::string offsets;  // gather: <W x i64>, elements from pointer
+  bool table = true;    // gather: other loops do not change the offsets, and lanes may lie next to each other
 };
 
 class LaneEmitter {
@@ -106,6 +107,15 @@ class LaneEmitter {
   std::string read(const Buffer& b, const std::string& line, const std::string& name, bool uniform = false);
   std::string read_lanes(const Buffer& b, const Place& p, const std::string& name);
   std::string read_apart(const Buffer& b, const Place& p, int64_t stride, const std::string& name);
+  std::string gather(const Buffer& b, const Place& p, const std::string& name);
+  // Whether the value depends on the variable of the simd axis alone, not on other loops.
+  bool follows_axis(Ref value);
+  // How many elements of this size one permutation of registers reads; 0: the ISA has none.
+  int reach(DType type) const;
+  // A gather whose lanes may lie within reach() elements of memory, from lane 0 to the last lane.
+  std::string read_near(const Buffer& b, const Place& p, const std::string& name);
+  // Lane l is element numbers[l] of the elements in `parts`, which are whole registers.
+  std::string permuted(const std::vector<std::string>& parts, const std::string& numbers, int bytes);
   std::string pointers(const std::string& type, const Place& p);
   std::string memory_mangled(DType type) const;
   void emit_load(const Stmt& s);
@@ -133,6 +143,8 @@ class LaneEmitter {
   std::string stage_;
   std::map<const Stmt*, std::string> turned_;                // loads whose bits are computed already
   std::map<const Stmt*, std::vector<std::string>> columns_;  // stores whose bits are written together, later
+  std::map<Ref, const Stmt*> definitions_;                   // of follows_axis
+  std::map<std::pair<Ref, Ref>, bool> follows_;              // by the variable and the value
   Simd simd_;                                                // var kNoRef outside simd axes
 };
 

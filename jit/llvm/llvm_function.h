@@ -81,6 +81,8 @@ class Function {
   void split(const std::function<void()>& body);
 
   int position(std::string_view value) const;
+  // Whether the innermost region computes the value, so that nothing that depends on it can be hoisted.
+  bool is_local(std::string_view value) const { return position(value) >= 2 * depth(); }
   std::string finish();  // the body's text
 
  private:

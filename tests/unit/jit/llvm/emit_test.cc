@@ -127,6 +127,42 @@ TEST(Emit, ElementsAFewApart) {
     }
 }
 
+// Lanes that lie within a few vectors of memory, in rising or falling order, are permuted in registers; others are gathered. The
+// positions depend on %j alone, as those of a row that is resized.
+TEST(Emit, GathersOfNeighbours) {
+  for (const char* type : {"f32", "f64", "i32", "i64", "bf16", "i8"}) {
+    const std::string t = type;
+    const std::string text = "kernel @near(N, M; in %x: " + t + ", out %a: " + t + ", out %b: " + t +
+                             ", out %c: " + t + ", out %d: " + t +
+                             R"() {
+    par %i in N, simd %j in M {
+      %p = index %j
+      %2 = const.i64 2
+      %half = floor_div %p, %2
+      %va = load %x[3*M*%i + %half]
+      store %a[M*%i + %j], %va
+      %m = size M
+      %back = sub %m, %p
+      %vb = load %x[3*M*%i + %back - 1]
+      store %b[M*%i + %j], %vb
+      %3 = const.i64 3
+      %far = mul %p, %3
+      %vc = load %x[3*M*%i + %far]
+      store %c[M*%i + %j], %vc
+      %7 = const.i64 7
+      %turns = remainder %p, %7
+      %vd = load %x[3*M*%i + %turns]
+      store %d[M*%i + %j], %vd
+    }
+  })";
+    check(text, sizes_around("M", {{"N", 3}}));
+    const bool is_byte = t == "i8";  // no instruction of x86-64-v4 permutes bytes
+    EXPECT_EQ(llvm_text(*parse_kernel(text), Isa::avx512).find("@llvm.x86.avx512") == std::string::npos,
+              is_byte)
+        << t;
+  }
+}
+
 TEST(Emit, NarrowTypesAndCasts) {
   check(
       R"(kernel @narrow(N, M; in %h: f16, in %b: bf16, in %c: i8, in %u: u8, in %f: bool, in %d: f64, out %oh: f16, out %ob: bf16, out %oc: i8, out %ou: u8, out %of: bool, out %od: f64) {
