@@ -92,16 +92,29 @@ bool is_by_vector(const Graph& graph, const Node& node) {
   return b.size() == 2 && (a.size() == 1 || (a.size() == 2 && a[0] == Dim(1)));
 }
 
-// Whether the node is a depthwise convolution along one axis with few taps, hence few products per element. Loops read the signal
-// in place; the library wants it transposed, and its code for one axis is slow.
+// Whether the elements of this axis lie next to each other.
+bool is_dense_along(const Graph& graph, ValueId v, size_t axis) {
+  const auto view = view_of(graph, v, [&](ValueId u) { return draft_strides(graph, u); });
+  return view && view->strides[axis] == Dim(1);
+}
+
+// Whether the node is a depthwise convolution along one axis, or the gradient of its weight, that loops compute faster: they read the
+// signal in place, while the library wants it transposed, and its code for one axis is slow. With dense channels, they are faster for
+// few taps, and the step of steps/depthwise.h is faster for the gradient.
 bool is_depthwise_filter(const Graph& graph, const Node& node) {
   constexpr int64_t kMostTaps = 64;
-  if (node.op != ops::convolution) return false;
-  const Dims &x = graph.type(node.inputs[0]).shape, &w = graph.type(node.inputs[1]).shape;
-  const bool last = attr_as<std::string>(node, "layout") == "channels_last";
-  const Dim channels = x[last ? x.size() - 1 : 1], groups = attr_as<Dim>(node, "groups");
-  return x.size() == 3 && channels == groups && w[0] == groups && w[1] == Dim(1) && w[2].is_const() &&
-         w[2].value() <= kMostTaps;
+  const bool of_weight = node.op == ops::convolution_weight_gradient;
+  if (node.op != ops::convolution && !of_weight) return false;
+  const Dims &x = graph.type(node.inputs[0]).shape, &other = graph.type(node.inputs[1]).shape;
+  const size_t axis = attr_as<std::string>(node, "layout") == "channels_last" ? x.size() - 1 : 1;
+  const Dim groups = attr_as<Dim>(node, "groups");
+  if (x.size() != 3 || x[axis] != groups) return false;
+  if (of_weight)
+    return other[axis] == groups &&
+           !(is_dense_along(graph, node.inputs[0], axis) && is_dense_along(graph, node.inputs[1], axis));
+  if (other[0] != groups || other[1] != Dim(1)) return false;
+  return !other[2].is_const() || other[2].value() <= kMostTaps ||
+         !is_dense_along(graph, node.inputs[0], axis);
 }
 
 // Whether the node is a depthwise convolution of volumes, which a step of its own computes without an epilogue (steps/volumes.h).
@@ -263,7 +276,7 @@ std::string suits_loops(const Graph& graph, const Node& node) {
   if (is_batch_of_vectors(graph, node))
     return "a batch of products of one row or column: loops read the matrices as fast";
   if (is_depthwise_filter(graph, node))
-    return "a depthwise convolution of few taps along one axis: loops read the signal as it lies";
+    return "a depthwise convolution along one axis: loops read the signal as it lies";
   if (averages_planes(node))
     return "an average of windows of planes: loops put neighbouring windows in lanes";
   if (suits_pixel_lanes(graph, node))

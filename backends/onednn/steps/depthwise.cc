@@ -45,10 +45,11 @@ class DepthwiseStep final : public Step {
 }  // namespace
 
 std::optional<DepthwiseWindows> depthwise_windows(const Problem& p) {
-  constexpr int64_t kFast = 3;  // rows and columns of dense windows for which the library has fast code
+  constexpr int64_t kFast = 3;  // the library has fast code for dense windows of images up to 3x3
   const size_t axes = p.kernel.size();
   if (p.form != Form::weight_gradient || p.groups == 1 || axes > 2 || p.source.dims[1] != p.groups ||
-      p.weights.dims[1] != p.groups || (std::ranges::max(p.kernel) <= kFast && all_are(p.dilations, 1)))
+      p.weights.dims[1] != p.groups ||
+      (axes == 2 && std::ranges::max(p.kernel) <= kFast && all_are(p.dilations, 1)))
     return std::nullopt;
   const auto in = image_strides_of(p.source), out = image_strides_of(p.weights);
   if (!in || !out) return std::nullopt;
