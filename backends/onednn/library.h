@@ -37,6 +37,9 @@ struct Algorithm {
   std::shared_ptr<const Offer> offer;
 };
 Algorithm choose(const Problem& problem, bool make);
+// Whether the problem is a transposed convolution of f32 with strides and a bias or an epilogue. For strides the library (3.2) adds up
+// many channels in several parts, and it adds the bias and computes the epilogue in each of them.
+bool has_wrong_epilogue(const Problem& problem);
 
 // "matmul 128x768x768 f32 brg:avx512_core". algorithm: what computes it, such as Offer::text().
 std::string title(const Problem& problem, std::string_view algorithm, const std::string& name);

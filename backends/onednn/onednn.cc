@@ -261,6 +261,8 @@ Bid offered(const Graph& graph, std::span<const ValueId> members, const std::str
   const std::string text = title(p, choice.offer->text(), name);
   if (!choice.offer->why.empty()) return {false, 0, text};
   if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
+  if (has_wrong_epilogue(p))
+    return {false, 0, "with strides, the library's bias and epilogue of a transposed convolution are wrong"};
   if (p.form == Form::deconvolution && !p.post_ops.empty() && choice.offer->name.starts_with("conv:"))
     return {false, 0, "the library computes the epilogue of this transposed convolution element by element"};
   return {true, 0.5, text};
@@ -286,6 +288,12 @@ std::string suits_loops(const Graph& graph, const Node& node) {
   return {};
 }
 
+// Whether the library would compute a wrong result with the bias of this node, of operands of this dtype: see has_wrong_epilogue().
+bool has_wrong_bias(const Node& node, DType dtype) {
+  return node.op == ops::convolution && node.inputs.size() > 2 && attr_as<bool>(node, "transposed") &&
+         dtype == DType::f32 && !all_are(attr_as<Dims>(node, "strides"), 1);
+}
+
 // The library's bid for a node and its epilogue. in_f32: for the node as one of f32.
 Bid ask_library(const Graph& graph, std::span<const ValueId> members, bool in_f32) {
   auto spec = make_spec(graph, members, [&](ValueId v) { return draft_strides(graph, v); });
@@ -293,6 +301,11 @@ Bid ask_library(const Graph& graph, std::span<const ValueId> members, bool in_f3
   if (in_f32) {
     spec->output.dtype = DType::f32;
     for (Operand& o : spec->operands) o.dtype = DType::f32;
+  }
+  if (members.size() == 1 &&
+      has_wrong_bias(graph.node(members[0]), spec->operands[0].dtype)) {  // legalize() takes it out
+    spec->post_ops.clear();
+    spec->operands.resize(2);
   }
   if (has_slow_function(*spec)) return {false, 0, "loops compute this function behind a convolution faster"};
   if (members.size() > 1 && is_depthwise_of_volumes(graph, graph.node(members[0])))
@@ -344,11 +357,12 @@ bool wants_f32(const Graph& graph, ValueId v) {
   return answer.why.find("jit_bf16") != std::string::npos;
 }
 
-// Rewrites the node as one of f32. The library adds products of bf16 in f32 too, so the result is rounded once either way.
-ValueId in_f32(Builder& b, Node node) {
-  const DType stored = node.type.dtype;
-  for (ValueId& v : node.inputs) v = b.cast(v, DType::f32);
-  return b.cast(b.add(std::move(node)), stored);
+// The bias of a convolution, with an axis for each of the result's.
+ValueId along_channels(Builder& b, const Node& node) {
+  Dims shape(static_cast<size_t>(node.type.rank()), Dim(1));
+  const bool last = attr_as<std::string>(node, "layout") == "channels_last";
+  shape[last ? shape.size() - 1 : 1] = b.shape(node.inputs[2])[0];
+  return b.reshape(node.inputs[2], shape);
 }
 
 // If the last of these nodes casts a 16-bit product to f32, appends its readers up to the cast back, so that the library does not store
@@ -393,9 +407,19 @@ class OneDnnBackend final : public Backend {
     if (node.op == ops::int_matmul && !are_sums_exact(b.graph(), node)) return by_unsigned(b, node);
     if (skips_pixels(b.graph(), node)) return of_pixels_left(b, std::move(node));
     if (is_transposed_to_few(b.graph(), node)) return by_product(b, node);
+    if (has_wrong_bias(node, b.type(node.inputs[0]).dtype)) {
+      const Node biased = node;
+      node.inputs.pop_back();
+      node.name.clear();
+      return b(ops::add, {legalize(b, std::move(node)), along_channels(b, biased)});
+    }
     node.name.clear();  // the pass gives the name to the node that this function returns
     const ValueId v = b.add(node);
-    return wants_f32(b.graph(), v) ? in_f32(b, std::move(node)) : v;
+    if (!wants_f32(b.graph(), v)) return v;
+    // The library adds products of bf16 in f32 too, so the result is rounded once either way.
+    for (ValueId& i : node.inputs) i = b.cast(i, DType::f32);
+    node.type.dtype = DType::f32;
+    return b.cast(legalize(b, std::move(node)), b.type(v).dtype);
   }
   // Rows in short blocks and pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal
   // distances. So are images that Winograd's step or the step of volumes reads, if their channels are not dense; the library would reorder

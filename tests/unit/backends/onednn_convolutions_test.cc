@@ -330,6 +330,21 @@ TEST(OneDnn, StridedDepthwiseGradientsOfBf16) {
   check({"of two channels a group", text("12", "[24,2,3,3]", "[2,2]").c_str(), {image, {24, 2, 3, 3}}, ""});
 }
 
+// The library adds up 512 channels in parts, and would finish each part with the bias and the epilogue.
+TEST(OneDnn, TransposedConvolutionsOfManyChannels) {
+  const std::vector<int64_t> image{2, 512, 4, 4}, weights{512, 16, 4, 4}, bias{16};
+  for (const std::string dtype : {"f32", "f16", "bf16"})
+    for (const std::string steps : {"[2,2]", "[4,4]"})
+      for (const std::string more : {"%r = relu(%y)", "%r = add(%y, %y)"}) {
+        const std::string text =
+            "graph @f(%x: " + dtype + "[2,512,4,4], %w: " + dtype + "[512,16,4,4], %b: " + dtype +
+            "[16]) {\n %h = full{value=0.0625, shape=[], dtype=" + dtype +
+            "}\n %v = mul(%w, %h)\n %y = convolution(%x, %v, %b){transposed=true, strides=" + steps +
+            ", padding=[1,1], padding_high=[1,1], dilations=[1,1]}\n " + more + "\n return %r\n}";
+        check({steps.c_str(), text.c_str(), {image, weights, bias}, "(onednn)"});
+      }
+}
+
 // Convolutions of 16-bit floats run in f32 where the library has no code for them.
 TEST(OneDnn, ConvolutionsOf16Bits) {
   const std::string ones =
