@@ -408,10 +408,10 @@ class OneDnnBackend final : public Backend {
     if (skips_pixels(b.graph(), node)) return of_pixels_left(b, std::move(node));
     if (is_transposed_to_few(b.graph(), node)) return by_product(b, node);
     if (has_wrong_bias(node, b.type(node.inputs[0]).dtype)) {
-      const Node biased = node;
+      const ValueId bias = along_channels(b, node);
       node.inputs.pop_back();
       node.name.clear();
-      return b(ops::add, {legalize(b, std::move(node)), along_channels(b, biased)});
+      return b(ops::add, {legalize(b, std::move(node)), bias});
     }
     node.name.clear();  // the pass gives the name to the node that this function returns
     const ValueId v = b.add(node);

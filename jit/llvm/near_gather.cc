@@ -24,12 +24,10 @@ bool LaneEmitter::follows_axis(Ref value) {
     });
   const auto found = definitions_.find(value);
   if (found == definitions_.end() || is_loop(*found->second)) return false;
-  const auto [known, added] = follows_.try_emplace({simd_.var, value}, true);
+  const auto [answer, added] = follows_.try_emplace({simd_.var, value}, true);
   if (added)
-    each_read(*found->second, [&](Ref read) {
-      if (!follows_axis(read)) follows_[{simd_.var, value}] = false;
-    });
-  return follows_[{simd_.var, value}];
+    each_read(*found->second, [&, at = answer](Ref read) { at->second = at->second && follows_axis(read); });
+  return answer->second;
 }
 
 int LaneEmitter::reach(DType type) const {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/passes/passes.h"
 
@@ -13,14 +14,14 @@ bool is_gather(const Graph& graph, ValueId v) { return graph.node(v).op == ops::
 
 // Per value: whether it is a gather that only gathers of its elements read, in the end several.
 std::vector<bool> shared_gathers(const Graph& graph) {
-  const auto users = graph.users();
-  std::vector<bool> is_output(graph.nodes.size(), false), shared(graph.nodes.size(), false);
-  for (const OutputBinding& o : graph.outputs) is_output[o.value] = true;
+  const Uses uses(graph);
+  std::vector<bool> shared(graph.nodes.size(), false);
   for (ValueId v = static_cast<ValueId>(graph.nodes.size()); v-- > 0;) {
-    if (!is_gather(graph, v) || is_output[v] || users[v].empty()) continue;
+    const std::span<const ValueId> users = uses.users(v);
+    if (!is_gather(graph, v) || uses.is_output(v) || users.empty()) continue;
     const bool only = std::ranges::all_of(
-        users[v], [&](ValueId u) { return is_gather(graph, u) && graph.node(u).inputs[1] != v; });
-    shared[v] = only && (users[v].size() > 1 || shared[users[v][0]]);
+        users, [&](ValueId u) { return is_gather(graph, u) && graph.node(u).inputs[1] != v; });
+    shared[v] = only && (users.size() > 1 || shared[users[0]]);
   }
   return shared;
 }
