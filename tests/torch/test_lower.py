@@ -574,6 +574,15 @@ def test_a_window_longer_than_the_image(library):
         assert "1280" not in library.texts[-1]
 
 
+@torch.no_grad()
+def test_averages_rounded_up_without_padding_leave_out_what_is_behind_the_image(library):
+    """oneDNN computes them then: it cannot count the part of a window behind the padding."""
+    x = torch.randn(2, 3, 7, 9)
+    pool = lambda x: F.avg_pool2d(x, 2, ceil_mode=True)
+    torch.testing.assert_close(direct.call(pool, (x,)), pool(x))
+    assert "avg_pool(" in library.texts[-1] and "count_include_pad=true" not in library.texts[-1]
+
+
 rounds_once = pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="PyTorch's kernel for plain x86-64 rounds twice")
 wide_floats = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 

@@ -161,11 +161,12 @@ def _(e, x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pa
         if padding[i] == 0 and all(isinstance(size, int) for size in (n, windows, kernel[i])) and windows == 1 and kernel[i] > n:
             kernel[i] = stride[i] = n
     high = _high_padding(x, e.shape, kernel, stride, padding, [1] * spatial, ceil_mode)
+    count_include_pad = bool(count_include_pad) and any(padding)  # elements behind the padding never count
     batched = _batched(e, x, spatial)
     if not _are_attributes(high):
         return _averages_of_padded(e, batched, kernel, stride, padding, high, count_include_pad, divisor_override)
     y = e.op("avg_pool", [batched], x.dtype, batched.shape[:2] + e.shape[-spatial:], kernel=kernel, strides=stride,
-             padding=padding, padding_high=high, count_include_pad=bool(count_include_pad),
+             padding=padding, padding_high=high, count_include_pad=count_include_pad,
              divisor=divisor_override or None)
     return e.reshape(y, e.shape)
 
