@@ -68,10 +68,12 @@ class TinyBatch final : public Executable {
   }
 };
 
+// Products with fewer columns, or of shorter sums, are as fast in loops, which take their neighbours too.
+constexpr int64_t kLeast = 8;
+
 // Empty if panels compute the product; otherwise the reason why not.
 std::string not_by_panels(const Graph& graph, const Node& node) {
-  // Smaller products are as fast in loops, which take their neighbours too.
-  constexpr int64_t kLeastRows = 5, kLeast = 8;
+  constexpr int64_t kLeastRows = 5;
   if (node.op != ops::matmul && node.op != ops::linear)
     return std::string(op(node.op).name) + " is no product";
   if (node.type.dtype != DType::f64) return "a product of " + std::string(name(node.type.dtype));
@@ -83,6 +85,19 @@ std::string not_by_panels(const Graph& graph, const Node& node) {
       below(x.back(), kLeast) || below(node.type.shape.back(), kLeast))
     return "a small product";
   return "";
+}
+
+// Whether the node multiplies each pixel of an image whose channels are innermost by one matrix of f64. Layout makes products of planes if
+// all convolutions of a graph are like this and read channels first.
+bool multiplies_pixels(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution || node.type.dtype != DType::f64 ||
+      attr_as<std::string>(node, "layout") != "channels_last" || attr_as<Dim>(node, "groups") != Dim(1))
+    return false;
+  const std::span<const Dim> weights = graph.type(node.inputs[1]).shape;
+  const auto all = [&](std::string_view name, int64_t n) { return all_are(attr_as<Dims>(node, name), n); };
+  const auto large = [&](Dim channels) { return !channels.is_const() || channels.value() >= kLeast; };
+  return all_are(weights.subspan(2), 1) && all("strides", 1) && all("padding", 0) && all("padding_high", 0) &&
+         all("output_padding", 0) && large(weights[0]) && large(weights[1]);
 }
 
 // The strides of the matrix as [K,N]; nullopt if it is stored first.
@@ -103,12 +118,22 @@ class ProductsBackend final : public Backend {
     if (not_of_tiny_batch(graph, node).empty())
       return {true, 0.25,
               "a batch of tiny matrices: a library needs longer to begin each product than to compute it"};
+    if (multiplies_pixels(graph, node)) return {true, 0.25, "a product of pixels and a matrix"};
     const bool wide = node.type.dtype == DType::f64;
     const std::string why = wide ? not_by_panels(graph, node) : not_of_few_rows(graph, node);
     if (!why.empty()) return {false, 0, why};
     return {true, 0.25,
             wide ? "a product of f64, which no library computes"
                  : "few rows: the rate of the memory that holds the matrix decides"};
+  }
+  ValueId legalize(Builder& b, Node node) const override {
+    if (!multiplies_pixels(b.graph(), node)) return b.add(std::move(node));
+    const Dims weights = b.shape(node.inputs[1]);
+    ValueId matrix = b.reshape(node.inputs[1], {weights[0], weights[1]});
+    if (attr_as<bool>(node, "transposed"))
+      matrix = b(ops::transpose, {matrix}, {{"perm", Dims{Dim(1), Dim(0)}}});
+    if (node.inputs.size() > 2) return b(ops::linear, {node.inputs[0], matrix, node.inputs[2]});
+    return b(ops::linear, {node.inputs[0], matrix});
   }
   bool reads(const Graph& graph, ValueId node, ValueId operand) const override {
     if (graph.node(node).inputs[1] != operand || graph.type(node).dtype == DType::f64 ||

@@ -193,6 +193,25 @@ TEST(ProductsOfDoubles, OfStridedOperandsAndResults) {
   EXPECT_THAT(check(text, 2, {1, 9}).explained, HasSubstr("(products)"));
 }
 
+// Convolutions by windows of one pixel.
+TEST(ProductsOfDoubles, OfPixels) {
+  const std::string convolution =
+      "padding=[0,0], padding_high=[0,0], dilations=[1,1], layout=\"channels_last\", ";
+  const auto explained = [&](const std::string& weights, const std::string& attrs) {
+    std::string result;
+    for (const std::string operands : {"%x, %w", "%x, %w, %b"})
+      result += check("graph @f(%x: f64[3,5,7,16], %w: f64[" + weights +
+                      ",1,1], %b: f64[24]) {\n  %y = convolution(" + operands + "){" + convolution + attrs +
+                      "}\n  %s = add(%y, %b)\n  return %s\n}\n")
+                    .explained;
+    return result;
+  };
+  EXPECT_THAT(explained("24,16", "strides=[1,1]"), HasSubstr("product of f64"));
+  EXPECT_THAT(explained("16,24", "strides=[1,1], transposed=true"), HasSubstr("product of f64"));
+  for (const std::string other : {"strides=[2,1]", "strides=[1,1], groups=2"})
+    EXPECT_THAT(explained(other.back() == '2' ? "24,8" : "24,16", other), Not(HasSubstr("product of f64")));
+}
+
 TEST(ProductsOfDoubles, OneThreadAndManyHaveTheSameBits) {
   for (const std::string& text :
        {product("301,600", "600,100", "matmul", "f64"), product("500,300", "17,300", "linear", "f64"),
