@@ -32,7 +32,7 @@ from bench.contenders import missing_for_peers              # noqa: E402
 from bench.table import aligned                             # noqa: E402
 from bench.timing import describe_machine, interleave, speedup  # noqa: E402
 from bench.training.contender import LAST, Contender, Failed, Setup  # noqa: E402
-from bench.training.step import MODELS, SENTENCES           # noqa: E402
+from bench.training.step import DERIVATIVES, MODELS, SENTENCES           # noqa: E402
 
 ROUNDS = 30
 BATCH, LENGTH, TINY_LENGTH = 8, 128, 16  # the largest ones of --shapes
@@ -262,7 +262,7 @@ def parse(arguments=None):
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.models if name not in MODELS]:
         parser.error(f"no model '{unknown[0]}': {', '.join(MODELS)}")
-    options.models = options.models or list(SENTENCES if options.shapes else MODELS)
+    options.models = options.models or (SENTENCES if options.shapes else [name for name in MODELS if name not in DERIVATIVES])
     if options.shapes and not set(options.models) <= set(SENTENCES):
         parser.error(f"--shapes takes models of sentences: {', '.join(SENTENCES)}")
     if options.size and (len(options.size) != 2 or options.shapes or not set(options.models) <= set(SENTENCES)):

@@ -117,6 +117,7 @@ class Process:
 
     def __init__(self, setup, scratch, rank):
         torch.set_num_threads(max(1, setup.threads // setup.ranks))
+        torch._dynamo.config.trace_autograd_ops = True  # for derivatives.py; other models call no torch.autograd.grad
         if setup.ranks > 1:
             torch.distributed.init_process_group("gloo", init_method=f"file://{scratch}/ranks", rank=rank, world_size=setup.ranks)
         self.setup, self.model = setup, step.build(setup.model, setup.tiny, setup.size)

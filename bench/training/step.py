@@ -16,6 +16,7 @@ from torch import nn
 
 import tenon
 from bench.models import zoo
+from bench.training import derivatives
 
 
 def _first(output):
@@ -46,11 +47,16 @@ def of_clicks(model, *inputs):
 MODELS = {"bert_base": (of_squares, 4, 128), "gpt2": (of_tokens, 2, 256), "llama": (of_tokens, 2, 256), "vit_b_16": (of_classes, 4, None),
           "resnet50": (of_classes, 8, None), "mobilenet_v3_large": (of_classes, 16, None), "unet_block": (of_squares, 1, None),
           "dlrm": (of_clicks, None, None), "lstm_tagger": (of_squares, None, None), "gru_tagger": (of_squares, None, None)}
+DERIVATIVES = list(derivatives.ALL)  # the models that are measured only if the command names them
+MODELS |= {name: (loss, None, None) for name, (_, loss) in derivatives.ALL.items()}
 SENTENCES = [name for name, (_, _, length) in MODELS.items() if length]  # the models whose inputs are token ids of any batch and length
 
 
 def build(name, tiny, size=None):
     """(The model, its inputs). size: (batch, length) of a model of SENTENCES instead of those of MODELS."""
+    if name in derivatives.ALL:
+        model, inputs = derivatives.build(name, tiny)
+        return model.train(), inputs
     model, inputs = zoo.build(name, tiny)
     batch, length = size or MODELS[name][1:]
     if batch:

@@ -115,6 +115,7 @@ SLOW = {"bert_base", "mobilenet_v3_large", "resnet50", "unet_block"}  # to compi
 
 
 @pytest.mark.parametrize("name", MODELS if os.environ.get("TENON_TESTS") == "all" else [name for name in MODELS if name not in SLOW])
+@torch._dynamo.config.patch(trace_autograd_ops=True)  # for the models of derivatives
 def test_steps_of_training(name, monkeypatch):
     """The loss of 100 steps, with dropout: the error is at most twice eager's. Forward pass, backward pass and AdamW are a program each.
     Dynamo traces the capturable form of AdamW, whose corrections of the averages are less exact, so eager's steps have it too."""
