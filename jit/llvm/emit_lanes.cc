@@ -425,6 +425,7 @@ void LaneEmitter::emit_store(const Stmt& s) {
     }
     return;
   }
+  if (p.kind == Place::Kind::strided && store_with_neighbours(s, p, bits)) return;
   if (simd_.masked) bits = clamp_lanes(bits, type);
   if (p.kind == Place::Kind::strided) {
     for (int l = 0; l < w_; ++l) {

@@ -2,7 +2,7 @@
 // scalars or as vectors of W lanes. An address is, along the variable of the simd axis that is being emitted,
 //   uniform   the variable is absent               a scalar load
 //   unit      1 * variable                         a vector load; the tail is masked or goes through %stage
-//   strided   anything else                        one scalar load for each lane
+//   strided   anything else                        one scalar load for each lane, or interleave.cc
 //   gather    a term's variable is itself a vector llvm.masked.gather, or near_gather.cc
 // Lanes beyond the end never access memory: they are masked, or repeat the last lane that exists. Loads of `in`
 // buffers are hoisted, because no store of the kernel can change them. No other load moves.
@@ -52,7 +52,9 @@ struct Place {
 class LaneEmitter {
  protected:
   LaneEmitter(const Kernel& kernel, Isa isa)
-      : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {}
+      : k_(kernel), isa_(isa), w_(jit::lanes(isa)), refs_(kernel.types.size()) {
+    find_neighbours();
+  }
 
   Int extent(const Extent& e);
   std::string hint(Ref ref) const;
@@ -132,6 +134,10 @@ class LaneEmitter {
   std::vector<std::string> turned(std::vector<std::string> rows, const std::string& wide,
                                   const std::string& name);
   void emit_store(const Stmt& s);
+  // Fills neighbours_.
+  void find_neighbours();
+  // Whether the store is one of neighbours_, whose vectors the last one of them stores.
+  bool store_with_neighbours(const Stmt& s, const Place& p, const std::string& bits);
 
   const Kernel& k_;
   const Isa isa_;
@@ -143,9 +149,20 @@ class LaneEmitter {
   std::string stage_;
   std::map<const Stmt*, std::string> turned_;                // loads whose bits are computed already
   std::map<const Stmt*, std::vector<std::string>> columns_;  // stores whose bits are written together, later
-  std::map<Ref, const Stmt*> definitions_;                   // of follows_axis
-  std::map<std::pair<Ref, Ref>, bool> follows_;              // by the variable and the value
-  Simd simd_;                                                // var kNoRef outside simd axes
+  struct Neighbour {  // one of the stores that fill a stretch of memory together
+    const Stmt* first;
+    size_t position, count;
+  };
+  struct Together {
+    std::string pointer;               // of the first element
+    std::vector<std::string> vectors;  // empty: not computed yet
+  };
+  std::map<const Stmt*, Neighbour> neighbours_;
+  std::map<std::pair<const Stmt*, std::string>, Together>
+      together_;                                 // by the first store and the base of the vector
+  std::map<Ref, const Stmt*> definitions_;       // of follows_axis
+  std::map<std::pair<Ref, Ref>, bool> follows_;  // by the variable and the value
+  Simd simd_;                                    // var kNoRef outside simd axes
 };
 
 }  // namespace tenon::jit

@@ -127,6 +127,34 @@ TEST(Emit, ElementsAFewApart) {
     }
 }
 
+// Stores that fill a stretch of memory together, in any order, write whole vectors; not if one is missing, or if the block reads
+// what they write.
+TEST(Emit, StoresOfNeighbours) {
+  for (int count : {2, 3, 4, 5})
+    for (const char* type : {"f32", "f64", "i8", "bf16"}) {
+      const std::string n = std::to_string(count), t = type;
+      std::string stores;
+      for (int i = 0; i < count; ++i) {
+        const std::string r = std::to_string(i), at = std::to_string((i + 1) % count);
+        stores += "    %v" + r + " = load %x[9*M*%i + %j + " + r + "*M]\n    store %y[" + n + "*M*%i + " + n +
+                  "*%j + " + at + "], %v" + r + "\n";
+      }
+      const std::string head = "kernel @beside(N, M; in %x: " + t + ", out %y: " + t + ", out %z: " + t +
+                               ") {\n  par %i in N, simd %j in M {\n",
+                        copied = "    %z0 = load %y[" + n + "*M*%i + " + n +
+                                 "*%j]\n    store %z[M*%i + %j], %z0\n";
+      const auto mixes = [&](const std::string& text) {
+        check(text, sizes_around("M", {{"N", 3}}));
+        return llvm_text(*parse_kernel(text), Isa::avx512).find("%mixed") != std::string::npos;
+      };
+      const std::string last = "    store %z[M*%i + %j], %v0\n  }\n}";
+      EXPECT_EQ(mixes(head + stores + last), count < 5) << n << t;
+      EXPECT_FALSE(mixes(head + stores + copied + "  }\n}")) << n << t;
+      const std::string some = stores.substr(0, stores.rfind("    store"));
+      EXPECT_FALSE(count > 2 && mixes(head + some + last)) << n << t;
+    }
+}
+
 // Lanes that lie within a few vectors of memory, in rising or falling order, are permuted in registers; others are gathered. The
 // positions depend on %j alone, as those of a row that is resized.
 TEST(Emit, GathersOfNeighbours) {
