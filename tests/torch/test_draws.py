@@ -63,6 +63,17 @@ def test_draws_that_read_no_data_cut_no_segment(kind, dynamic):
         assert stats["fallback_reasons"] == {} and stats["calls"] == (2 if gradients else 1), stats
 
 
+def test_draws_without_a_generator():
+    def f(x):
+        return (x.sin() * torch.randn(x.shape, generator=None) + torch.rand(x.shape, generator=None)
+                + torch.randint(5, x.shape, generator=None) + torch.randint(2, 5, x.shape, generator=None))
+
+    for gradients in (False, True):
+        assert same(f, torch.randn(3, 4), gradients)["fallback_reasons"] == {}
+    tenon.reset_stats()
+    torch.compile(f, backend="tenon", options={"rng": "fast", "fallback": "error"})(torch.randn(3, 4))
+
+
 @pytest.mark.parametrize("kind", ["drop_path", "numbers_like", "in_place"])
 def test_operands_in_another_layout(kind):
     """The elements of a channels-last tensor are drawn in the order of memory."""

@@ -25,6 +25,7 @@ from .. import _abi, report
 from . import codegen, decompositions, function_cache, list_inputs, program_cache, rng, serialization, training
 from .garbage import without_collections
 from .inputs import Inputs
+from .lowering import pairs
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
@@ -274,6 +275,7 @@ def _compile(gm, options, inputs, record, kind, saving, donated):
 
 def _build(gm, options, inputs, record, kind, donated):
     """Partitions and compiles the graph. If the library refuses nodes, PyTorch runs these, and the graph is partitioned again."""
+    pairs.rewrite(gm)
     banned, seeds = {}, rng.plant(gm, options.rng)
     while True:
         partition = Partition(gm, banned=banned, seeds=seeds, donated=donated)

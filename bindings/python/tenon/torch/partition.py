@@ -16,7 +16,7 @@ import torch
 
 from .. import _abi
 from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts, strides_text
-from .lowering import layouts, node, sizes
+from .lowering import layouts, node, pairs, sizes
 from .lowering.repeats import Repeats
 from .lowering.tensors import CPU, dtype_of, why_not
 from .ops import TABLE
@@ -88,7 +88,7 @@ class Partition:
             if n.op == "placeholder" and isinstance(fake, torch.Tensor):
                 if type(fake) is not torch._subclasses.FakeTensor and type(fake) is not torch.Tensor:
                     raise Refused(f"an input of type {type(fake).__name__}")
-                if (why := why_not(fake, fake.device)) is not None:
+                if not fake.is_complex() and (why := why_not(fake, fake.device)) is not None:
                     raise Refused(f"an input is {why}")
             if n.op in ("call_module", "call_method"):
                 raise Refused(f"a node of kind {n.op}")
@@ -114,7 +114,7 @@ class Partition:
         known, repeats = set(), Repeats(self.values, self.device)  # known: the symbols in the sizes of earlier nodes
         for n in self.nodes:
             earlier, known = known, known | self._symbols(n) if n in self.symbolic else known
-            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in DRAWING_FUNCTIONS:
+            if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in DRAWING_FUNCTIONS or n.target in pairs.VIEWS:
                 continue
             if self._is_copy(n):
                 self.copies.append((n.args[0], n.args[1]))

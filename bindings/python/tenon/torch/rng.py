@@ -48,8 +48,21 @@ def plant(gm, rng):
     return plant_seeds(gm) if rng == "fast" else plant_draws(gm)
 
 
+# Operators with an argument for a generator -> those that always take PyTorch's own.
+_OWN_GENERATOR = {getattr(aten, name).generator: getattr(aten, name).default for name in ("rand", "randn", "randint")}
+_OWN_GENERATOR |= {aten.randint.low_generator: aten.randint.low}
+
+
+def _leave_out_generators(gm):
+    """Replaces operators that get no generator by those without this argument."""
+    for n in gm.graph.nodes:
+        if n.target in _OWN_GENERATOR and n.kwargs.get("generator") is None:
+            n.target, n.kwargs = _OWN_GENERATOR[n.target], {name: value for name, value in n.kwargs.items() if name != "generator"}
+
+
 def plant_seeds(gm):
     """Adds the node that draws the seeds. Returns the Seeds, or None if no node of the graph draws random numbers."""
+    _leave_out_generators(gm)
     drawing = [n for n in gm.graph.nodes if n.op == "call_function" and draws(n)]
     if not drawing:
         return None
@@ -124,6 +137,7 @@ def plant_draws(gm, saved=False):
     """Replaces dropouts by products with their masks, which nodes at the start of the graph draw. If `saved`, these nodes draw bits.
     Draws that read no data move there too. Stops at the first node that does neither, because the order of all draws has to stay that of
     eager mode."""
+    _leave_out_generators(gm)
     before, number, operands = _first(gm), 0, []
     for n in list(gm.graph.nodes):
         if n.op != "call_function" or not _is_random(n):

@@ -16,6 +16,7 @@ from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_
 from torch.utils.checkpoint import CheckpointPolicy
 
 from . import images, rng, windows
+from .lowering import pairs
 from .saved import Saved
 from .whole import attention
 
@@ -31,6 +32,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     budget = config.activation_memory_budget if config.activation_memory_budget != 1 else options.memory_budget
     limited = budget < 1 or any(region < 1 for region in _budgets(joint))
     attention.drop_logsumexp(joint)
+    pairs.rewrite(joint)  # now, so that real numbers are saved
     _widen_statistics(joint, num_fwd_outputs)
     if options.rng == "torch":
         rng.plant_draws(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
