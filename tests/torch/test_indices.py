@@ -51,3 +51,56 @@ def test_an_index_expanded_over_rows_is_read_once_for_each_row(dim, reduce, dtyp
             got = compiled(x, rows, source)
         torch.testing.assert_close(got, f(x, rows, source))
         assert "scatter" not in profile.table(400) and "take_along" not in profile.table(400)
+
+
+NUMBERS = {
+    "alone": lambda x, t: x[t] * 2,
+    "behind an axis": lambda x, t: x[:, t] + x[1, t],
+    "behind an ellipsis": lambda x, t: x[..., t, :] * 2 + x[..., None, t, 1:2],
+    "twice": lambda x, t: x[t, t].sin(),
+    "of a computed tensor": lambda x, t: x.exp()[t, :, ::2].sum(0),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_an_index_without_axes(name, dynamic):
+    """As in alphas[t] of a diffusion scheduler. The index may be negative, and the graph does not break."""
+    f = NUMBERS[name]
+    compiled = torch.compile(f, backend="tenon", dynamic=dynamic, fullgraph=True, options={"fallback": "error"})
+    for size, t in ((4, 2), (5, -1), (5, 0)):
+        x, t = torch.randn(size, size, 6), torch.tensor(t)
+        y = x.clone().requires_grad_()
+        x.requires_grad_()
+        got, want = compiled(x, t), f(y, t)
+        got.sum().backward(), want.sum().backward()
+        torch.testing.assert_close((got, x.grad), (want, y.grad))
+
+
+def test_an_index_without_axes_out_of_range():
+    compiled = torch.compile(lambda x, t: x[t] * 2, backend="tenon")
+    with pytest.raises(IndexError, match="out of"):
+        compiled(torch.randn(3), torch.tensor(5))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_index_without_axes_whose_view_somebody_uses():
+    """The result shares the memory of x, so these graphs stay with PyTorch."""
+    def written(x, t):
+        x[t].mul_(3)
+        return x + 1
+
+    def returned(x, t):
+        return x[t], x + 1
+
+    def written_by_a_function(x, t):
+        return torch.nn.functional.relu(x[t], True).sum() + x
+
+    for f in (written, written_by_a_function, returned):
+        x, t = torch.randn(4, 5), torch.tensor(2)
+        y = x.clone()
+        torch.testing.assert_close(torch.compile(f, backend="tenon")(x, t), f(y, t))
+        torch.testing.assert_close(x, y)
+    view, _ = torch.compile(returned, backend="tenon")(x, t)
+    view.zero_()
+    assert not x[2].any()

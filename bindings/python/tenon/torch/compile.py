@@ -29,7 +29,7 @@ from .lowering import pairs
 from .partition import Partition
 from .runtime import marshal, overlap, packing, refusal, runner
 from .runtime.refusal import Refused
-from .whole import recurrent, tracing
+from .whole import indexing, recurrent, tracing
 
 log = logging.getLogger("tenon")
 _graphs = itertools.count()
@@ -53,6 +53,7 @@ def compile_graph(gm, example_inputs, options, records=None):
         return list_inputs.compiled(gm, example_inputs, functools.partial(compile_graph, options=options, records=records))
     _abi.library()  # a missing library is an error that the user sees, not a fallback
     recurrent.keep_whole(gm)
+    indexing.keep_whole(gm)
     compilation = _Compilation(gm, example_inputs, options, records)
     # DDP reads this count to learn that a bucket went through AOTAutograd. torch._dynamo.backends.common.aot_autograd counts
     # too, but its import takes a second, because it imports Inductor.
