@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from .lowering.maker import Maker
 from .size_nodes import size_nodes
 
 aten = torch.ops.aten
@@ -53,18 +54,12 @@ def plant_offsets(joint):
             n.update_arg(7, _places(make, offsets, axes))
 
 
-class _Maker:
-    """Adds nodes with their FakeTensors to a graph. dtype: holds each place of a plane."""
+class _Maker(Maker):
+    """dtype: holds each place of a plane."""
 
     def __init__(self, graph, fake_mode, dtype):
-        self.graph, self.fake_mode, self.dtype = graph, fake_mode, dtype
-
-    def __call__(self, target, *args, **keywords):
-        node = self.graph.call_function(target, args, keywords)
-        read = lambda a: a.meta["val"] if isinstance(a, torch.fx.Node) else a
-        with self.fake_mode:
-            node.meta["val"] = target(*torch.utils._pytree.tree_map_only(torch.fx.Node, read, args), **keywords)
-        return node
+        super().__init__(graph, fake_mode)
+        self.dtype = dtype
 
     def divide(self, a, number):
         return a if number == 1 else self(aten.div.Scalar_mode, a, number, rounding_mode="floor")

@@ -14,6 +14,8 @@ import operator
 
 import torch
 
+from .maker import Maker
+
 aten = torch.ops.aten
 VIEWS = (aten.view_as_real.default,)  # PyTorch makes these views of tensors that Tenon does not compute
 
@@ -58,12 +60,12 @@ def _applied(rule, *args, **keywords):
     return rule(*args, **keywords)
 
 
-class _Pairs:
-    """Adds nodes with their FakeTensors to a graph."""
+class _Pairs(Maker):
+    """Adds the nodes that compute pairs to a graph."""
 
     def __init__(self, graph):
-        self.graph, self.source, self.new = graph, None, set()
-        self.mode = next(n.meta["val"].fake_mode for n in graph.nodes if isinstance(n.meta.get("val"), torch._subclasses.FakeTensor))
+        super().__init__(graph, next(n.meta["val"].fake_mode for n in graph.nodes if isinstance(n.meta.get("val"), torch._subclasses.FakeTensor)))
+        self.source, self.new = None, set()
         self.made = {}    # complex node -> its pairs, or the pairs of its parts
         self.joined = {}  # pairs -> their parts, if join() made them
 
@@ -77,16 +79,12 @@ class _Pairs:
             self.source = before
 
     def __call__(self, target, *args, **keywords):
-        node = self.graph.call_function(target, args, keywords)
-        self.new.add(node)
-        node.meta |= {key: value for key, value in self.source.meta.items() if key not in ("val", "tensor_meta")}
-        read = lambda a: a.meta["val"] if isinstance(a, torch.fx.Node) else a
-        args, keywords = torch.utils._pytree.tree_map_only(torch.fx.Node, read, (args, keywords))
         try:
-            with self.mode:
-                node.meta["val"] = target(*args, **keywords)
+            node = super().__call__(target, *args, **keywords)
         except RuntimeError as e:  # such as a view of strides that do not fit
             raise Unpaired(self.source.name) from e
+        self.new.add(node)
+        node.meta |= {key: value for key, value in self.source.meta.items() if key not in ("val", "tensor_meta")}
         return node
 
     def of(self, n):
