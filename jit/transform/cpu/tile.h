@@ -1,7 +1,7 @@
 // tile: rewrites the loops of a kernel so that accesses close in time are close in memory. Input: a kernel as
 // lowering returns it, with loops over whole axes. Output: a kernel that computes the same except for the
 // order of its sums, or the same kernel if tiling does not help. schedule.h decides the sizes of tiles.
-// Tested by tests/unit/jit/transform/tile_test.cc and tests/golden/jit/lower_*.tn.
+// Tested by tests/unit/jit/transform/cpu/tile_test.cc and tests/golden/jit/lower_*.tn.
 #pragma once
 
 #include "jit/kernel/kernel.h"

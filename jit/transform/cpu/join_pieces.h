@@ -1,6 +1,6 @@
 // join_pieces: maps over the same loops become one kernel if they read common elements. Lowering makes a kernel for
 // each piece of a concatenation, so both halves of a rotary embedding would read the whole input.
-// CPU only. Tested by tests/unit/jit/transform/join_pieces_test.cc and tests/golden/jit/lower_rotary.tn.
+// CPU only. Tested by tests/unit/jit/transform/cpu/join_pieces_test.cc and tests/golden/jit/lower_rotary.tn.
 #pragma once
 
 #include <vector>

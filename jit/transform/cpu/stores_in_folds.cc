@@ -1,5 +1,5 @@
 // See stores_in_folds.h.
-#include "jit/transform/stores_in_folds.h"
+#include "jit/transform/cpu/stores_in_folds.h"
 
 #include <algorithm>
 #include <functional>

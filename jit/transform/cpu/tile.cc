@@ -1,5 +1,5 @@
 // See tile.h.
-#include "jit/transform/tile.h"
+#include "jit/transform/cpu/tile.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // The pieces of a concatenation that read the same elements are one kernel; other kernels stay as they are.
-#include "jit/transform/join_pieces.h"
+#include "jit/transform/cpu/join_pieces.h"
 
 #include <gtest/gtest.h>
 

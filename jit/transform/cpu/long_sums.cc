@@ -1,5 +1,5 @@
 // See long_sums.h.
-#include "jit/transform/long_sums.h"
+#include "jit/transform/cpu/long_sums.h"
 
 #include <algorithm>
 

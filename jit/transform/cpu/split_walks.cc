@@ -1,5 +1,5 @@
 // See split_walks.h.
-#include "jit/transform/split_walks.h"
+#include "jit/transform/cpu/split_walks.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 // See join_pieces.h.
-#include "jit/transform/join_pieces.h"
+#include "jit/transform/cpu/join_pieces.h"
 
 #include <map>
 

@@ -1,5 +1,5 @@
 // Walks along few columns are kernels of their own: each has work for all threads, and the results are the evaluator's.
-#include "jit/transform/split_walks.h"
+#include "jit/transform/cpu/split_walks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // See direct_stores.h.
-#include "jit/transform/direct_stores.h"
+#include "jit/transform/cpu/direct_stores.h"
 
 #include "jit/kernel/walk.h"
 #include "jit/transform/kernel_edit.h"

@@ -1,5 +1,5 @@
 // A row that a later loop only copies is stored where it is computed; any other use of the local keeps it.
-#include "jit/transform/direct_stores.h"
+#include "jit/transform/cpu/direct_stores.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Compares tiled kernels with the original ones: integers and maxima are equal, and float sums are more accurate than in order.
-#include "jit/transform/tile.h"
+#include "jit/transform/cpu/tile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A reduction along columns stores the function that a loop behind it would compute again; results are the evaluator's, in one
 // part and in several.
-#include "jit/transform/stores_in_folds.h"
+#include "jit/transform/cpu/stores_in_folds.h"
 
 #include <gtest/gtest.h>
 
