@@ -59,7 +59,7 @@ struct Term {
   int64_t factor = 1;
   int size = -1;
   Ref var = kNoRef;
-  friend bool operator==(const Term&, const Term&) = default;
+  friend auto operator<=>(const Term&, const Term&) = default;
 };
 using Address = std::vector<Term>;  // a sum; empty: 0
 

@@ -20,6 +20,27 @@ inline bool steps_along(const Stmt& s, Ref var) {
   return std::ranges::any_of(s.address, [&](const Term& t) { return t.var == var; });
 }
 
+// Whether two statements without bodies compute the same value or make the same check.
+inline bool computes_same(const Stmt& a, const Stmt& b) {
+  return a.kind == b.kind && a.op == b.op && a.type == b.type && a.fault == b.fault && a.args == b.args &&
+         a.literal == b.literal && a.buffer == b.buffer && a.address == b.address && a.size == b.size;
+}
+
+// The terms of an address without its constants, and the sum of these.
+struct SplitAddress {
+  Address terms;
+  int64_t constant = 0;
+};
+inline SplitAddress split_constants(const Address& address) {
+  SplitAddress split;
+  for (const Term& t : address)
+    if (t.var == kNoRef && t.size < 0)
+      split.constant += t.factor;
+    else
+      split.terms.push_back(t);
+  return split;
+}
+
 // The loops around a statement. Null: there is none.
 struct Around {
   const Stmt* loop = nullptr;  // the innermost loop

@@ -1,6 +1,8 @@
 // The part of LaneEmitter for stores that fill a stretch of memory together: each of n stores writes every n-th element, as the parts of
 // a concatenation along an innermost axis of n elements do. Their vectors are interleaved in registers and stored whole.
 // Tested by tests/unit/jit/llvm/emit_test.cc.
+#include <map>
+
 #include "jit/kernel/walk.h"
 #include "jit/llvm/emit_lanes.h"
 
@@ -9,36 +11,29 @@ namespace {
 
 constexpr size_t kMostInterleaved = 4;  // n vectors take n * (n - 1) permutations
 
-bool is_constant(const Term& t) { return t.var == kNoRef && t.size < 0; }
-
-Address without_constants(Address address) {
-  std::erase_if(address, is_constant);
-  return address;
-}
-
-int64_t constant_of(const Address& address) {
-  int64_t sum = 0;
-  for (const Term& t : address)
-    if (is_constant(t)) sum += t.factor;
-  return sum;
-}
-
-// The stores of a block into one buffer, in the order of their elements, if these are neighbours and the block does not read the buffer;
-// otherwise none.
-std::vector<const Stmt*> neighbours(const Block& block, int buffer) {
-  std::vector<const Stmt*> found;
+// The stores of a block into one buffer in runs of neighbours, each in the order of its elements, if the block does not read the buffer.
+std::vector<std::vector<const Stmt*>> runs_of_neighbours(const Block& block, int buffer) {
+  using Store = std::pair<int64_t, const Stmt*>;  // by the constant of its address
+  std::map<Address, std::vector<Store>> stores;   // by the other terms
+  int accesses = 0;
+  each_stmt(block, [&](const Stmt& s) { accesses += is_access(s) && s.buffer == buffer; });
   for (const Stmt& s : block)
-    if (s.kind == Stmt::Kind::store && s.buffer == buffer) found.push_back(&s);
-  const Stmt* other = find_stmt(block, [&](const Stmt& s) {
-    return is_access(s) && s.buffer == buffer && !std::ranges::count(found, &s);
-  });
-  if (other || found.size() < 2 || found.size() > kMostInterleaved) return {};
-  std::ranges::sort(found, {}, [](const Stmt* s) { return constant_of(s->address); });
-  for (size_t i = 1; i < found.size(); ++i)
-    if (without_constants(found[i]->address) != without_constants(found[0]->address) ||
-        constant_of(found[i]->address) != constant_of(found[0]->address) + static_cast<int64_t>(i))
-      return {};
-  return found;
+    if (s.kind == Stmt::Kind::store && s.buffer == buffer) {
+      auto [terms, constant] = split_constants(s.address);
+      stores[std::move(terms)].emplace_back(constant, &s);
+      --accesses;
+    }
+  if (accesses > 0) return {};  // loads, or stores of inner loops
+  std::vector<std::vector<const Stmt*>> runs;
+  for (auto& [terms, run] : stores) {
+    std::ranges::sort(run, {}, &Store::first);
+    bool dense = run.size() >= 2 && run.size() <= kMostInterleaved;
+    for (size_t i = 1; i < run.size(); ++i) dense = dense && run[i].first == run[i - 1].first + 1;
+    if (!dense) continue;
+    runs.emplace_back();
+    for (const Store& s : run) runs.back().push_back(s.second);
+  }
+  return runs;
 }
 
 }  // namespace
@@ -47,8 +42,8 @@ void LaneEmitter::find_neighbours() {
   std::set<std::pair<const Stmt*, int>> seen;  // loop, buffer
   each_stmt(k_.body, [&](const Stmt& s, const Around& around) {
     if (s.kind != Stmt::Kind::store || !around.simd || !seen.insert({around.loop, s.buffer}).second) return;
-    const std::vector<const Stmt*> found = neighbours(around.loop->body, s.buffer);
-    for (size_t i = 0; i < found.size(); ++i) neighbours_[found[i]] = {found[0], i, found.size()};
+    for (const std::vector<const Stmt*>& run : runs_of_neighbours(around.loop->body, s.buffer))
+      for (size_t i = 0; i < run.size(); ++i) neighbours_[run[i]] = {run[0], i, run.size()};
   });
 }
 

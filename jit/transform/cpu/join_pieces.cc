@@ -1,9 +1,11 @@
 // See join_pieces.h.
 #include "jit/transform/cpu/join_pieces.h"
 
+#include <cstdlib>
 #include <map>
 
 #include "jit/kernel/walk.h"
+#include "jit/schedule/schedule.h"
 #include "jit/transform/kernel_edit.h"
 
 namespace tenon::jit {
@@ -36,7 +38,8 @@ class Joiner {
     for (size_t b = 0; b < second_.buffers.size(); ++b)
       if (!take_buffer(b)) return std::nullopt;
     for (Dim size : second_.sizes) sizes_.push_back(size_argument(joined_, size));
-    if (!join(joined_.kernel.body, second_.kernel.body) || !shares_) return std::nullopt;
+    if (!join(joined_.kernel.body, second_.kernel.body)) return std::nullopt;
+    if (!shares_ && !stores_beside_) return std::nullopt;
     // An input stays one that may share memory if each kernel that reads it reads only what it writes itself.
     std::erase_if(joined_.inplace,
                   [&](ValueId v) { return second_.uses(v) && !std::ranges::count(second_.inplace, v); });
@@ -109,11 +112,13 @@ class Joiner {
       rename(s);
       if (s.kind == K::store) {
         if (loops == 1) return false;
+        stores_beside_ =
+            stores_beside_ || std::ranges::any_of(stores, [&](const Stmt& old) { return is_beside(old, s); });
         stores.push_back(std::move(s));
         continue;
       }
       s.result = kNoRef;
-      const auto known = std::ranges::find_if(block, [&](const Stmt& old) { return is_equal(old, s); });
+      const auto known = std::ranges::find_if(block, [&](const Stmt& old) { return computes_same(old, s); });
       if (known != block.end()) {
         refs_[from[i].result] = known->result;
         shares_ = shares_ || (s.kind == K::load && lanes_ != kNoRef && steps_along(s, lanes_));
@@ -131,10 +136,13 @@ class Joiner {
     return true;
   }
 
-  // Whether two statements without bodies compute the same.
-  static bool is_equal(const Stmt& a, const Stmt& b) {
-    return a.kind == b.kind && a.op == b.op && a.type == b.type && a.args == b.args &&
-           a.literal == b.literal && a.buffer == b.buffer && a.address == b.address && a.size == b.size;
+  // Whether one store writes elements between those that the lanes of the other write, so that both write to the same lines of memory.
+  bool is_beside(const Stmt& a, const Stmt& b) const {
+    const SplitAddress first = split_constants(a.address), second = split_constants(b.address);
+    if (a.buffer != b.buffer || lanes_ == kNoRef || first.terms != second.terms) return false;
+    const auto step = std::ranges::find(first.terms, lanes_, &Term::var);
+    return step != first.terms.end() && step->size < 0 && step->factor <= kWideStride &&
+           std::abs(first.constant - second.constant) < step->factor;
   }
 
   LoweredKernel joined_;
@@ -142,8 +150,9 @@ class Joiner {
   std::vector<int> buffers_, sizes_;  // of the second kernel -> of the joined one
   std::map<Ref, Ref> refs_;
   std::set<ValueId> only_in_second_;
-  Ref lanes_ = kNoRef;   // variable of the loop that runs across lanes
-  bool shares_ = false;  // whether both kernels load the same elements
+  Ref lanes_ = kNoRef;          // variable of the loop that runs across lanes
+  bool shares_ = false;         // whether both kernels load the same elements
+  bool stores_beside_ = false;  // whether they store elements beside each other
 };
 
 }  // namespace

@@ -155,6 +155,24 @@ TEST(Emit, StoresOfNeighbours) {
     }
 }
 
+// Two rows of an image that is enlarged: neighbours are stored together within each row.
+TEST(Emit, StoresOfNeighboursInTwoRows) {
+  const std::string text = R"(kernel @rows(N, M; in %x: f32, out %y: f32) {
+    par %i in N, simd %j in M {
+      %a = load %x[M*%i + %j]
+      %b = neg %a
+      store %y[4*M*%i + 2*%j], %a
+      store %y[4*M*%i + 2*%j + 2*M + 1], %b
+      store %y[4*M*%i + 2*%j + 2*M], %a
+      store %y[4*M*%i + 2*%j + 1], %b
+    }
+  })";
+  check(text, sizes_around("M", {{"N", 3}}));
+  const std::string code = llvm_text(*parse_kernel(text), Isa::avx512);
+  EXPECT_NE(code.find("%mixed"), std::string::npos);
+  EXPECT_EQ(code.find("scatter"), code.rfind("scatter")) << code;
+}
+
 // Lanes that lie within a few vectors of memory, in rising or falling order, are permuted in registers; others are gathered. The
 // positions depend on %j alone, as those of a row that is resized.
 TEST(Emit, GathersOfNeighbours) {

@@ -77,6 +77,28 @@ TEST(JoinPieces, OtherPiecesAreKernelsOfTheirOwn) {
             2u);  // read nothing
 }
 
+// The parts of a stack along the last axis share no element, but every line of the output.
+TEST(JoinPieces, PartsThatStoreBetweenEachOther) {
+  const auto stacked = [](const std::string& parts, const std::string& axis) {
+    return parsed(
+        "graph @f(%x: f32[N,8], %z: f32[N,8], %v: f32[N,8], %w: f32[N,8]) {\n  %a = neg(%x)\n  %b = "
+        "abs(%z)\n" +
+        parts + "  %y = concat(%p, %q, %r){axis=" + axis + "}\n  return %y\n}");
+  };
+  const auto part = [](const std::string& name, const std::string& of, const std::string& shape) {
+    return "  %" + name + " = reshape(%" + of + "){shape=" + shape + "}\n";
+  };
+  const auto parts = [&](const std::string& shape) {
+    return part("p", "a", shape) + part("q", "b", shape) + part("r", "v", shape);
+  };
+  const Graph between = stacked(parts("[N,8,1]"), "2"), behind = stacked(parts("[N,1,8]"), "1");
+  EXPECT_EQ(kernels_of(between).size(), 1u);
+  EXPECT_EQ(kernels_of(behind).size(), 3u);
+  std::vector<HostTensor> inputs = random_inputs(between);
+  const CheckResult result = check_program(between, inputs);
+  EXPECT_EQ(result.kind, CheckResult::right) << result.message;
+}
+
 TEST(JoinPieces, KernelsThatDependOnEachOtherOrLoopOtherwiseStay) {
   DimTable dims;
   const Dim n = dims.symbol("N");
