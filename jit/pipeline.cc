@@ -11,6 +11,7 @@
 #include "jit/transform/cpu/split_walks.h"
 #include "jit/transform/cpu/stores_in_folds.h"
 #include "jit/transform/cpu/tile.h"
+#include "jit/transform/cpu/unroll_short_loops.h"
 #include "jit/transform/gpu/join_online_reductions.h"
 #include "jit/transform/gpu/use_complements.h"
 #include "jit/transform/kernel_fission.h"
@@ -101,7 +102,10 @@ Kernels in_tiles_for_cpu(Kernels kernels, bool trial) {
   kernels = after("tile_transposed", std::move(kernels), trial);
   for (LoweredKernel& k : kernels) k.kernel = tile_rows(std::move(k.kernel), k.sizes);
   kernels = after("tile_rows", std::move(kernels), trial);
-  return after("join_pieces", join_pieces(std::move(kernels)), trial);
+  kernels = after("join_pieces", join_pieces(std::move(kernels)), trial);
+  if (trial) return kernels;  // fusion counts the accesses of loops
+  for (LoweredKernel& k : kernels) k.kernel = unroll_short_loops(std::move(k.kernel), k.sizes);
+  return after("unroll_short_loops", std::move(kernels), trial);
 }
 
 Result<Kernels> kernels_of(const LowerInput& input, bool trial) {
@@ -174,6 +178,8 @@ constexpr Pass kPasses[] = {
     {"tile_transposed",
      [](const Kernel& k, DimTable& dims) { return one(tile_transposed(k, alone(k, dims).sizes), k); }},
     {"tile_rows", [](const Kernel& k, DimTable& dims) { return one(tile_rows(k, alone(k, dims).sizes), k); }},
+    {"unroll_short_loops",
+     [](const Kernel& k, DimTable& dims) { return one(unroll_short_loops(k, alone(k, dims).sizes), k); }},
     {"merge_map", [](const Kernel& k, DimTable&) { return one(merge_map(k), k); }},
     {"join_online_reductions", [](const Kernel& k, DimTable&) { return one(join_online_reductions(k), k); }},
     {"kernel_fission",

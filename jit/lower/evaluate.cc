@@ -398,7 +398,8 @@ class Lowering final : public DraftBuilder {
         const OpId op = graph().node(r).op;
         folds += op == ops::sum || op == ops::prod ? 1 : 2;
       }
-    return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_, folds, in_.short_rows);
+    const bool unrolls = in_.target == Target::cpu && reduces_.empty();
+    return schedule(dims(), axes_, draft_.accesses, fixed, has_scan_, folds, in_.short_rows, unrolls);
   }
 
   const std::vector<DomainDim>& domain_;

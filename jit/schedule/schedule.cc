@@ -24,15 +24,16 @@ bool mergeable(DimTable& dims, const std::vector<LoopAxis>& axes, uint32_t outer
 
 // Scores a loop for lanes. Unit steps make vector loads, other steps make gathers. Gathers with long steps
 // touch a cache line for each element. So do loaded indices: they change along every axis that has no step of
-// its own. A store counts twice.
-int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses) {
+// its own. A store counts twice. is_filled(store, step): short loops store the elements between lanes this step apart.
+int vector_score(const std::vector<uint32_t>& axes_of_class, const std::vector<Access>& accesses,
+                 FunctionRef<bool(const Access& store, Dim step)> is_filled) {
   constexpr int64_t kShortStep = 4;
   int score = 0;
   for (const Access& a : accesses) {
     const Dim c = coefficient(a.address, axes_of_class.back());
     const int weight = a.store ? 2 : 1;
     const bool indexed = std::ranges::any_of(a.address.terms, [](const IndexTerm& t) { return t.dynamic; });
-    if (c == Dim(1))
+    if (c == Dim(1) || (a.store && is_filled(a, c)))
       score += weight;
     else if (c != Dim(0) || indexed)
       score -= c != Dim(0) && c.is_const() && std::abs(c.value()) <= kShortStep ? weight : 2 * weight;
@@ -84,7 +85,8 @@ int64_t narrow_below(int folds, int streams) {
 bool is_narrow(Dim extent) { return extent.is_const() && extent.value() < kNarrow; }
 
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
-                  const std::vector<bool>& fixed, bool carried, int folds, bool unknown_is_narrow) {
+                  const std::vector<bool>& fixed, bool carried, int folds, bool unknown_is_narrow,
+                  bool unrolls) {
   Schedule s;
   s.classes = merged_axes(axes, [&](uint32_t outer, uint32_t inner) {
     return !fixed[outer] && !fixed[inner] && !(carried && axes[inner].inner) &&
@@ -119,11 +121,20 @@ Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
     for (const IndexTerm& t : a.address.terms) inside = inside || t.dynamic || axes[t.id].inner;
     if (inside) repeated.push_back(a);
   }
+  const Dim unrolled =
+      dims.mul(merged_extent(dims, axes, all_inner), Dim(static_cast<int64_t>(accesses.size())));
+  const bool may_fill = unrolls && unrolled.is_const() && unrolled.value() <= kMostUnrolled;
+  const auto is_filled = [&](const Access& store, Dim step) {
+    return may_fill && step != Dim(1) && std::ranges::any_of(s.inner, [&](int c) {
+             return merged_extent(dims, axes, s.classes[c]) == step &&
+                    coefficient(store.address, s.classes[c].back()) == Dim(1);
+           });
+  };
   auto best_of = [&](const std::vector<int>& candidates) {
     int best = -1;
     std::pair<bool, int> best_score;
     for (int c : candidates) {  // later (faster varying) classes win ties
-      const std::pair score(!is_narrow_loop(s.classes[c]), vector_score(s.classes[c], repeated));
+      const std::pair score(!is_narrow_loop(s.classes[c]), vector_score(s.classes[c], repeated, is_filled));
       if (best < 0 || score >= best_score) best = c, best_score = score;
     }
     return std::pair(best, best_score);

@@ -39,10 +39,13 @@ Dim merged_extent(DimTable& dims, const std::vector<LoopAxis>& axes, const std::
 
 // fixed[a]: axis a keeps its own loop, because its variable is used as a value. carried: the inner axes are
 // sequential (scan): they never run across lanes and never merge. folds: as in narrow_below(); 0 on a
-// GPU. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow.
+// GPU. unknown_is_narrow: inner loops of an unknown number of iterations are taken to be narrow. unrolls: short inner loops become
+// statements if these fill the elements that the lanes of a store leave out (unroll_short_loops.h).
 Schedule schedule(DimTable& dims, const std::vector<LoopAxis>& axes, const std::vector<Access>& accesses,
-                  const std::vector<bool>& fixed, bool carried, int folds = 0,
-                  bool unknown_is_narrow = false);
+                  const std::vector<bool>& fixed, bool carried, int folds = 0, bool unknown_is_narrow = false,
+                  bool unrolls = false);
+// The most accesses of a loop that is unrolled, in all of its iterations: more need too many registers.
+inline constexpr int64_t kMostUnrolled = 16;
 
 // Whether a value that several loops over a row compute is stored in a local with the length of a row,
 // instead of computed again.

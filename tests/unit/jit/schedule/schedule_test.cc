@@ -198,6 +198,24 @@ TEST(Schedule, FoldsGoInTheOrderOfMemory) {
   EXPECT_EQ(merged(false, true), (Classes{{0}, {1}, {2}, {3}, {4}, {5}}));
 }
 
+// Pixels of patches that have their channels last: y[c, h, w, q] = x[h, w, q, c]. Lanes run along w if the loop over q is unrolled.
+TEST(Schedule, LanesRunWhereAShortLoopFillsTheirStores) {
+  DimTable dims;
+  const std::vector<LoopAxis> axes{{.extent = Dim(16), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(32), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(32), .start = Dim(0), .inner = false},
+                                   {.extent = Dim(2), .start = Dim(0), .inner = true}};
+  const std::vector<Access> accesses{
+      {address({{0, Dim(1)}, {1, Dim(1024)}, {2, Dim(32)}, {3, Dim(16)}})},
+      {address({{0, Dim(2048)}, {1, Dim(64)}, {2, Dim(2)}, {3, Dim(1)}}), true}};
+  const auto lanes = [&](bool unrolls) {
+    const Schedule s = schedule(dims, axes, accesses, {false, false, false, false}, false, 0, false, unrolls);
+    return s.classes[s.par.back()];
+  };
+  EXPECT_EQ(lanes(false), std::vector<uint32_t>{0});
+  EXPECT_EQ(lanes(true), (std::vector<uint32_t>{1, 2}));
+}
+
 TEST(Schedule, FewLongScansRunOneAfterAnother) {
   DimTable dims;
   const Dim columns = dims.symbol("M");

@@ -3,43 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "tests/support/kernel_run.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/kernel_rewrite.h"
 
 namespace tenon::jit {
 namespace {
-
-Kernel parsed(const std::string& text) {
-  Result<Kernel> k = parse_kernel(text);
-  TENON_CHECK(k.ok(), k.status().message());
-  TENON_CHECK(verify(*k).ok(), verify(*k).message());
-  return *k;
-}
-
-// Checks that the kernel and its tiled form give the same bits, in the interpreter and as machine code, for all values of two sizes.
-void expect_same(const std::string& text, const std::function<Kernel(Kernel)>& tile) {
-  const Kernel plain = parsed(text), tiled = tile(plain);
-  ASSERT_NE(print(plain), print(tiled));
-  ASSERT_EQ(verify(tiled).message(), "") << print(tiled);
-  auto compiled = compile_for_all(tiled);
-  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
-  for (int64_t n : sampled<int64_t>({0, 1, 3, 4, 5, 17, 65, 63, 64, 130}))
-    for (int64_t m : sampled<int64_t>({0, 1, 2, 7, 8, 9, 31, 33})) {
-      KernelCase c;
-      c.kernel = plain;
-      c.sizes = {n, m};
-      fill_tightly(c, static_cast<unsigned>(n + 1));
-      BufferBytes want = c.data;
-      ASSERT_EQ(interpret(plain, views(c, want), c.sizes).message(), "");
-      c.kernel = tiled;
-      BufferBytes got = c.data;
-      ASSERT_EQ(interpret(tiled, views(c, got), c.sizes).message(), "") << print(tiled);
-      ASSERT_EQ(first_difference(c, got, want), "") << n << " " << m << print(tiled);
-      ASSERT_EQ(disagreement(c, *compiled), "") << n << " " << m << print(tiled);
-    }
-}
 
 Kernel by_columns(Kernel k) {
   DimTable dims;
@@ -241,16 +208,16 @@ TEST(TileRows, PartsOfASumAreTiles) {
 
 TEST(TileRows, FewRowsStayInPlace) {
   const auto rows = [](const std::string& n) {
-    return parsed("kernel @k(M; in %x: i32, out %y: i32) {\n par %i in " + n +
-                  " {\n %s = reduce add simd %j in M {\n %v = load %x[%i + " + n +
-                  "*%j]\n yield %v\n }\n store %y[%i], %s\n }\n }");
+    return parsed_kernel("kernel @k(M; in %x: i32, out %y: i32) {\n par %i in " + n +
+                         " {\n %s = reduce add simd %j in M {\n %v = load %x[%i + " + n +
+                         "*%j]\n yield %v\n }\n store %y[%i], %s\n }\n }");
   };
   EXPECT_EQ(print(by_rows(rows("15"))), print(rows("15")));
   EXPECT_NE(print(by_rows(rows("16"))), print(rows("16")));
 }
 
 TEST(TileRows, AnOutputThatIsReadAgainStaysInPlace) {
-  const Kernel k = parsed(R"(kernel @k(N, M; in %x: i32, out %y: i32, out %m: i32) {
+  const Kernel k = parsed_kernel(R"(kernel @k(N, M; in %x: i32, out %y: i32, out %m: i32) {
     par %i in N {
       for simd %j in M {
         %v = load %x[M*%i + %j]
@@ -294,7 +261,7 @@ TEST(TileColumns, ErrorsStaySmall) {
       store %y[%c], %s
     }
   })";
-  const Kernel plain = parsed(text), tiled = by_columns(plain);
+  const Kernel plain = parsed_kernel(text), tiled = by_columns(plain);
   const int64_t n = 20000;
   std::vector<float> x(n), y(1);
   double exact = 0;
