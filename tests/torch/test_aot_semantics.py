@@ -211,6 +211,42 @@ def test_mutated_input_that_shares_memory_with_another():
     assert ours.result == theirs.result
 
 
+class Center(torch.nn.Module):
+    """A buffer that gets another tensor's memory in each call, as the running mean of a loss may."""
+
+    def __init__(self, renewed):
+        super().__init__()
+        self.register_buffer("center", torch.ones(4))
+        self.renewed = renewed
+
+    def forward(self, x):
+        y = x.sin() * self.center
+        self.center.data = self.renewed(self.center, x.detach())
+        return y.sum()
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("renewed", [lambda c, x: c * 0.9 + x.mean(0) * 0.1, lambda c, x: x[1], lambda c, x: x.cumsum(0)[-1]],
+                         ids=["computed", "a view of an input", "a view of a result"])
+def test_memory_that_an_input_gets(renewed, freeze):
+    theirs = Center(renewed)
+    ours = copy.deepcopy(theirs)
+    g = torch.compile(ours, backend="tenon", fullgraph=True, options={"freeze": freeze})
+    for grad in (True, False):
+        for _ in range(3):
+            x = torch.randn(3, 4)
+            xs = [x.clone().requires_grad_(grad) for _ in range(2)]
+            with torch.set_grad_enabled(grad):
+                expected, got = theirs(xs[0]), g(xs[1])
+            if grad:
+                expected.backward()
+                got.backward()
+                same(xs[1].grad, xs[0].grad)
+            same((got, ours.center), (expected, theirs.center))
+            assert (ours.center.data_ptr() == xs[1][1].data_ptr()) == (theirs.center.data_ptr() == xs[0][1].data_ptr())
+    assert tenon.stats()["fallback_reasons"] == {}
+
+
 def test_swap():
     def f(a, b):
         t = a.clone()

@@ -65,7 +65,7 @@ class Writer:
         if isinstance(x, torch.fx.Node):
             if x.op == "get_attr":
                 return self.get_attr(x)
-            return self.name(x.args[0] if self.p._is_copy(x) else x)  # the result of copy_ is its destination
+            return self.name(x.args[0] if self.p._is_write(x) else x)  # the result of a write is its destination
         if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
             inner = ", ".join(self.argument(y) for y in x)
             return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
@@ -118,6 +118,8 @@ class Writer:
         for destination, source in p.copies:
             if destination not in p.updates:  # AOTAutograd increments the versions of inputs that programs write to
                 self.line(f"{self.name(destination)}.copy_({self.argument(source)})")
+        for destination, source in p.replaced:
+            self.line(f"{self.name(destination)}.set_({self.argument(source)})")
         output = next(n for n in p.nodes if n.op == "output")
         results = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
         if not self.layout.segments:
@@ -140,7 +142,7 @@ class Writer:
 
     def _last_reads(self, order):
         """Step number -> the host tensors that no later step reads. The function deletes them after this step to free their memory."""
-        kept = {d for n in self.p.nodes if n.op == "output" or self.p._is_copy(n) for d in n.all_input_nodes}
+        kept = {d for n in self.p.nodes if n.op == "output" or self.p._is_write(n) for d in n.all_input_nodes}
         kept |= {self.p.root(n) for n in kept}
         last = {}
         for number, step in enumerate(order):

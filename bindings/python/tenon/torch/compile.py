@@ -387,7 +387,7 @@ def _static_inputs(partition, kind, inputs):
     every call, which are parameters, buffers and constants."""
     context = torch._guards.TracingContext.try_get()
     indices = set(getattr(getattr(context, "fw_metadata", None), "static_input_indices", None) or ())
-    mutated = {destination for destination, _ in partition.copies}
+    mutated = {destination for destination, _ in (*partition.copies, *partition.replaced)}
     placeholders = [n for n in partition.nodes if n.op == "placeholder"]
     result = {n: inputs.number(n, None if kind == "backward" else i) for i, n in enumerate(placeholders) if n not in mutated}
     result = {n: i for n, i in result.items() if i in indices}

@@ -53,6 +53,7 @@ class Partition:
         self.level = {}
         self.host_views = set()
         self.copies = []     # (destination placeholder, source node)
+        self.replaced = []   # (placeholder, node whose memory it gets)
         self.updates = {}    # destination -> source, for the copies that programs make; the host makes the others
         self.lengths = None  # the texts of all sizes of the graph, made by ranges()
         self._refuse()
@@ -92,15 +93,16 @@ class Partition:
                     raise Refused(f"an input is {why}")
             if n.op in ("call_module", "call_method"):
                 raise Refused(f"a node of kind {n.op}")
-            if self._is_copy(n):
+            if self._is_write(n):
                 if n.args[0].op != "placeholder":
-                    raise Refused("a copy_ into something that is not an input")
+                    raise Refused(f"{n.target} writes to something that is not an input")
             elif n.op == "call_function" and _writes(n.target):
                 raise Refused(f"{n.target} writes to its operand")
 
     @staticmethod
-    def _is_copy(n):
-        return n.op == "call_function" and n.target is torch.ops.aten.copy_.default
+    def _is_write(n):
+        """Whether a node gives an input new values, or the memory of another tensor. The function does so at its end."""
+        return n.op == "call_function" and n.target in (torch.ops.aten.copy_.default, torch.ops.aten.set_.source_Tensor)
 
     def is_size(self, n):
         return n in self.size_nodes
@@ -110,14 +112,14 @@ class Partition:
         return self.is_size(n) and not any(isinstance(d.meta.get("val"), torch.Tensor) for d in n.all_input_nodes)
 
     def _lower(self):
-        self.values, self.lowered, self.copies = {}, {}, []
+        self.values, self.lowered, self.copies, self.replaced = {}, {}, [], []
         known, repeats = set(), Repeats(self.values, self.device)  # known: the symbols in the sizes of earlier nodes
         for n in self.nodes:
             earlier, known = known, known | self._symbols(n) if n in self.symbolic else known
             if n.op != "call_function" or self.is_size(n) or self._is_assertion(n) or n.target in DRAWING_FUNCTIONS or n.target in pairs.VIEWS:
                 continue
-            if self._is_copy(n):
-                self.copies.append((n.args[0], n.args[1]))
+            if self._is_write(n):
+                (self.copies if n.target is torch.ops.aten.copy_.default else self.replaced).append((n.args[0], n.args[1]))
                 continue
             try:
                 if n in self.fallbacks:
@@ -222,7 +224,7 @@ class Partition:
         """Fills `updates`. A program may write to an input if no later segment and no host step reads it, and if no later
         segment can end the call by a fault. Whether it computes the value in the input's memory is up to the library."""
         faults = max((self.level[n] for n in self.lowered if self.can_fault(n)), default=0) if self.copies else 0
-        read = {self.root(d) for n, d in self._reads_on_host() if not (self._is_copy(n) and d is n.args[0])}
+        read = {self.root(d) for n, d in self._reads_on_host() if not (self._is_write(n) and d is n.args[0])}
         self.updates = {to: source for to, source in dict(self.copies).items()
                         if source in self.lowered and to not in read and self._can_update(to, source.meta["val"])
                         and self.level[source] >= max(faults, self._last_read(to))}
@@ -280,7 +282,7 @@ class Partition:
         """Fills `wanted`, the nodes whose tensors the host reads, and `host_views`. Returns True if it has added a fallback, so that
         the graph has to be partitioned again."""
         self.host_views, self.wanted = set(), set()
-        made = {n for n in self.nodes if self._is_copy(n) and n.args[0] in self.updates}  # programs make these copies
+        made = {n for n in self.nodes if self._is_write(n) and n.args[0] in self.updates}  # programs make these copies
         readers = list(dict.fromkeys(d for n, d in self._reads_on_host() if n not in made))
         # as_strided may read memory between the elements of a view.
         whole = {d for n in self.nodes if n.op == "call_function" and n not in self.lowered and "as_strided" in str(n.target)
@@ -431,7 +433,7 @@ class Partition:
         steps = []
         by_level = {s.level: s for s in self.segments}
         read = {n for segment in self.segments for n, _ in segment.inputs}
-        hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_copy(n)
+        hosts = [n for n in self.nodes if n.op == "call_function" and n not in self.lowered and not self._is_write(n)
                  and (n in read or n.users or n.target is not draw_seeds)]
         read_numbers = self._numbers_read()
         hosts = [n for n in hosts if n in read_numbers or not self.is_arithmetic(n)]
