@@ -263,8 +263,10 @@ Bid offered(const Graph& graph, std::span<const ValueId> members, const std::str
   if (choice.offer->reference) return {false, 0, text + " is the library's reference code"};
   if (has_wrong_epilogue(p))
     return {false, 0, "with strides, the library's bias and epilogue of a transposed convolution are wrong"};
-  if (p.form == Form::deconvolution && !p.post_ops.empty() && choice.offer->name.starts_with("conv:"))
-    return {false, 0, "the library computes the epilogue of this transposed convolution element by element"};
+  const bool by_element = (p.form == Form::deconvolution && choice.offer->name.starts_with("conv:")) ||
+                          (p.form == Form::convolution && choice.offer->gemm);
+  if (by_element && !p.post_ops.empty())
+    return {false, 0, "the library computes the epilogue of this convolution element by element"};
   return {true, 0.5, text};
 }
 

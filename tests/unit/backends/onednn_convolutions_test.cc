@@ -395,5 +395,23 @@ TEST(OneDnn, SlowFunctionsBehindConvolutions) {
     }
 }
 
+// The library has no code of its own for padding as wide as these filters, and multiplies unrolled windows. It would compute an
+// epilogue behind this product element by element: first layers of EEGNet and M5.
+TEST(OneDnn, EpiloguesOfUnrolledWindows) {
+  for (const std::string epilogue : {"%r = relu(%y)", "%r = mul(%y, %c)", "%m = mul(%y, %c)\n %r = relu(%m)"}) {
+    const std::string text = "graph @f(%x: f32[2,1,5,256], %w: f32[8,1,1,64], %b: f32[8], %c: f32[8,1,1]) {\n "
+                             "%y = convolution(%x, %w, %b){strides=[1,1], padding=[0,32], padding_high=[0,32], "
+                             "dilations=[1,1]}\n " +
+                             epilogue + "\n return %r\n}";
+    auto graph = parse_graph(text);
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    auto program = Program::make(*graph, {}, {});
+    ASSERT_TRUE(program.ok()) << program.status().message();
+    const std::string shown = (*program)->explain(false);
+    EXPECT_NE(shown.find("step 0 (onednn): convolution\n"), std::string::npos) << shown;
+    check({epilogue.c_str(), text.c_str(), {{2, 1, 5, 256}, {8, 1, 1, 64}, {8}, {8, 1, 1}}, "(onednn)"});
+  }
+}
+
 }  // namespace
 }  // namespace tenon
