@@ -8,6 +8,7 @@
 #include "src/base/align.h"
 #include "src/ir/op.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/windows.h"
 
 namespace tenon::onednn {
 namespace {
@@ -54,13 +55,10 @@ ValueId sum_of_blocks(Builder& b, ValueId cols, const std::vector<int64_t>& bloc
 }  // namespace
 
 bool is_pointwise_to_few(const Graph& graph, const Node& node) {
-  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") || node.type.dtype != DType::f32 ||
-      attr_as<Dim>(node, "groups") != Dim(1))
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") || node.type.dtype != DType::f32)
     return false;
-  const Dims& w = graph.type(node.inputs[1]).shape;
-  return all_are(std::span(w).subspan(2), 1) && all_are(attr_as<Dims>(node, "padding"), 0) &&
-         all_are(attr_as<Dims>(node, "padding_high"), 0) && w[0].is_const() &&
-         w[0].value() <= kMostOfPointwise;
+  const Dim channels = graph.type(node.inputs[1]).shape[0];
+  return has_windows_of_one(graph, node) && channels.is_const() && channels.value() <= kMostOfPointwise;
 }
 
 bool is_transposed_to_few(const Graph& graph, const Node& node) {

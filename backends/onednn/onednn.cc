@@ -17,6 +17,7 @@
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/pixel_lanes.h"
 #include "src/ops/rules/view.h"
+#include "src/ops/rules/windows.h"
 
 namespace tenon {
 namespace {
@@ -173,12 +174,9 @@ ValueId by_unsigned(Builder& b, const Node& node) {
 // Whether the node is a convolution by 1x1 windows that skips pixels, with weights that change. The library reorders such weights in each
 // call, which may take longer than the convolution.
 bool skips_pixels(const Graph& graph, const Node& node) {
-  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") ||
-      attr_as<Dim>(node, "groups") != Dim(1) || graph.node(node.inputs[1]).op == ops::constant)
-    return false;
-  const Dims& weights = graph.type(node.inputs[1]).shape;
-  return all_are(std::span(weights).subspan(2), 1) && all_are(attr_as<Dims>(node, "padding"), 0) &&
-         all_are(attr_as<Dims>(node, "padding_high"), 0) && !all_are(attr_as<Dims>(node, "strides"), 1);
+  return node.op == ops::convolution && !attr_as<bool>(node, "transposed") &&
+         has_windows_of_one(graph, node) && !all_are(attr_as<Dims>(node, "strides"), 1) &&
+         graph.node(node.inputs[1]).op != ops::constant;
 }
 
 // Whether the node averages windows of images whose channels come first. Loops put neighbouring windows in lanes, and the library's code
@@ -203,6 +201,20 @@ bool has_short_blocks(const Graph& graph, const Node& node, const Dims& strides)
     rows = graph.dims->mul(rows, shape[i]);
   }
   return false;
+}
+
+// Whether the library would reorder an image whose channels lie a multiple of 4 KiB apart. The channels of one pixel share a set of the
+// L1 cache, so it reads every line several times; loops store such an image in tiles, in half of the time. An image that a matrix
+// multiplies pixel by pixel is read in place.
+bool reorders_slowly(const Graph& graph, const Node& node, ValueId image, const Dims& strides) {
+  constexpr int64_t kSet = 4096, kWays = 8;
+  const bool of_weights = node.op == ops::convolution_weight_gradient;
+  if (node.op != ops::convolution && !(of_weights && attr_as<Dim>(node, "groups") == Dim(1))) return false;
+  if (has_windows_of_one(graph, node) && all_are(attr_as<Dims>(node, "strides"), 1)) return false;
+  const auto& [dtype, shape] = graph.type(image);
+  const Dim plane = strides.back(), channels = shape.back();
+  return attr_as<std::string>(node, "layout") == "channels_last" && plane.is_const() && channels.is_const() &&
+         plane.value() * size_of(dtype) % kSet == 0 && channels.value() > kWays;
 }
 
 // Rewrites such a convolution as one of all pixels that are left, which is a product and reads its weights in place.
@@ -424,8 +436,8 @@ class OneDnnBackend final : public Backend {
     return b.cast(legalize(b, std::move(node)), b.type(v).dtype);
   }
   // Rows in short blocks and pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal
-  // distances. So are images that Winograd's step or the step of volumes reads, if their channels are not dense; the library would reorder
-  // them in each call.
+  // distances. So are images that Winograd's step or the step of volumes reads, if their channels are not dense, and images that the library
+  // would reorder slowly.
   bool reads(const Graph& graph, ValueId v, ValueId operand) const override {
     const Node& node = graph.node(v);
     const auto view = view_of(graph, operand, [&](ValueId u) { return draft_strides(graph, u); });
@@ -435,7 +447,8 @@ class OneDnnBackend final : public Backend {
       return false;
     const bool is_image = node.inputs[0] == operand ||
                           (node.op == ops::convolution_weight_gradient && node.inputs[1] == operand);
-    if (!is_image || !(wants_dense_channels(graph, node) || is_depthwise_of_volumes(graph, node)))
+    if (!is_image || !(wants_dense_channels(graph, node) || is_depthwise_of_volumes(graph, node) ||
+                       (view && reorders_slowly(graph, node, operand, view->strides))))
       return true;
     return view && view->strides.back() == Dim(1);
   }

@@ -12,6 +12,7 @@
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/view.h"
+#include "src/ops/rules/windows.h"
 
 namespace tenon::products {
 namespace {
@@ -91,13 +92,12 @@ std::string not_by_panels(const Graph& graph, const Node& node) {
 // all convolutions of a graph are like this and read channels first.
 bool multiplies_pixels(const Graph& graph, const Node& node) {
   if (node.op != ops::convolution || node.type.dtype != DType::f64 ||
-      attr_as<std::string>(node, "layout") != "channels_last" || attr_as<Dim>(node, "groups") != Dim(1))
+      attr_as<std::string>(node, "layout") != "channels_last")
     return false;
-  const std::span<const Dim> weights = graph.type(node.inputs[1]).shape;
-  const auto all = [&](std::string_view name, int64_t n) { return all_are(attr_as<Dims>(node, name), n); };
+  const Dims& weights = graph.type(node.inputs[1]).shape;
   const auto large = [&](Dim channels) { return !channels.is_const() || channels.value() >= kLeast; };
-  return all_are(weights.subspan(2), 1) && all("strides", 1) && all("padding", 0) && all("padding_high", 0) &&
-         all("output_padding", 0) && large(weights[0]) && large(weights[1]);
+  return has_windows_of_one(graph, node) && all_are(attr_as<Dims>(node, "strides"), 1) && large(weights[0]) &&
+         large(weights[1]);
 }
 
 // The strides of the matrix as [K,N]; nullopt if it is stored first.

@@ -16,6 +16,7 @@
 #include "src/ir/group.h"
 #include "src/ops/rows/names.h"
 #include "src/ops/rules/pixel_lanes.h"
+#include "src/ops/rules/windows.h"
 #include "src/passes/elementwise.h"
 #include "src/passes/passes.h"
 
@@ -48,13 +49,8 @@ Dim pixels(const Graph& graph, ValueId image) {
 
 // Whether the node is a convolution, or its gradient by the weight, that multiplies each pixel by one matrix.
 bool is_pointwise(const Graph& graph, const Node& node) {
-  const bool of_weights = node.op == ops::convolution_weight_gradient;
-  if (node.op != ops::convolution && !of_weights) return false;
-  const Dims& windows = of_weights ? node.type.shape : graph.type(node.inputs[1]).shape;
-  const auto all = [&](std::string_view name, int64_t n) { return all_are(attr_as<Dims>(node, name), n); };
-  return all_are(std::span(windows).subspan(2), 1) && all("strides", 1) && all("padding", 0) &&
-         all("padding_high", 0) && (of_weights || all("output_padding", 0)) &&
-         attr_as<Dim>(node, "groups") == Dim(1) && attr_as<std::string>(node, "layout") == "channels_first";
+  return has_windows_of_one(graph, node) && all_are(attr_as<Dims>(node, "strides"), 1) &&
+         attr_as<std::string>(node, "layout") == "channels_first";
 }
 
 // Whether it takes less time as a product of matrices and the planes of each image. A product of short planes is slow. The gradient by the
