@@ -13,7 +13,7 @@
 namespace tenon::onednn {
 namespace {
 
-constexpr int64_t kMostChannels = 8, kMostOfPointwise = 4;
+constexpr int64_t kMostChannels = 8, kMostOfPointwise = 4, kMostOfPointwise16 = 1;
 constexpr int64_t kMostBlocks = 8;     // that are summed for an element
 constexpr int64_t kLeastColumns = 16;  // of the product; the library has no fast code for fewer
 
@@ -55,10 +55,11 @@ ValueId sum_of_blocks(Builder& b, ValueId cols, const std::vector<int64_t>& bloc
 }  // namespace
 
 bool is_pointwise_to_few(const Graph& graph, const Node& node) {
-  if (node.op != ops::convolution || attr_as<bool>(node, "transposed") || node.type.dtype != DType::f32)
-    return false;
+  const DType dtype = node.type.dtype;
+  const int64_t most = dtype == DType::f32 ? kMostOfPointwise : is_narrow(dtype) ? kMostOfPointwise16 : 0;
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
   const Dim channels = graph.type(node.inputs[1]).shape[0];
-  return has_windows_of_one(graph, node) && channels.is_const() && channels.value() <= kMostOfPointwise;
+  return has_windows_of_one(graph, node) && channels.is_const() && channels.value() <= most;
 }
 
 bool is_transposed_to_few(const Graph& graph, const Node& node) {

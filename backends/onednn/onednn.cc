@@ -356,7 +356,8 @@ Bid ask_in_f32(const Graph& graph, ValueId v) {
 
 // Whether the library has faster code for the node, a convolution of 16-bit floats, in f32. Many CPUs have no instructions for these floats.
 // Elsewhere depthwise convolutions with three spatial axes, or with transposed strides, as the gradient of a strided one has, take 1/5 to
-// 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16.
+// 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16. So do products of unrolled
+// windows.
 bool wants_f32(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
   if (!is_convolution_of_16_bits(graph, node)) return false;
@@ -364,6 +365,7 @@ bool wants_f32(const Graph& graph, ValueId v) {
   const Bid answer = ask(graph, {&v, 1});
   if (!answer.yes) return ask_in_f32(graph, v).yes;
   if (x.dtype != DType::bf16 || node.op != ops::convolution) return false;
+  if (answer.why.find("gemm") != std::string::npos) return true;
   const bool skips = attr_as<bool>(node, "transposed") && !all_are(attr_as<Dims>(node, "strides"), 1);
   if (!skips && x.rank() != 5) return false;
   const Dim groups = attr_as<Dim>(node, "groups");

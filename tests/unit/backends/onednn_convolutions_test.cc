@@ -415,6 +415,20 @@ TEST(OneDnn, EpiloguesOfUnrolledWindows) {
   }
 }
 
+// Of bf16, the library's products of unrolled windows take longer than those of f32.
+TEST(OneDnn, UnrolledWindowsOfBf16RunInF32) {
+  const std::string text =
+      "graph @f(%x: bf16[2,1,5,256], %w: bf16[8,1,1,64]) {\n %y = convolution(%x, %w){strides=[1,1], "
+      "padding=[0,32], padding_high=[0,32], dilations=[1,1]}\n return %y\n}";
+  auto graph = parse_graph(text);
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  auto program = Program::make(*graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  const std::string shown = (*program)->explain(false);
+  EXPECT_NE(shown.find("(cpu): cast"), std::string::npos) << shown;
+  check({"wide filters", text.c_str(), {{2, 1, 5, 256}, {8, 1, 1, 64}}, "(onednn)"});
+}
+
 // Images whose channels come first are stored in the other order by loops if their channels share a set of the cache and the library
 // would reorder them.
 TEST(OneDnn, ImagesWhoseChannelsShareASet) {

@@ -15,12 +15,14 @@ struct Case {
   int groups = 1;
   std::string more = {};  // attributes
   bool suits = true;
+  std::string padding = {};  // empty: of one pixel
 };
 
 std::string text_of(const Case& c) {
   const bool volume = std::ranges::count(c.w, ',') == 4;
   const std::string ones = volume ? "[1,1,1]" : "[1,1]";
-  std::string attrs = "padding=" + ones + ", padding_high=" + ones + ", dilations=" + ones +
+  const std::string padding = c.padding.empty() ? ones : c.padding;
+  std::string attrs = "padding=" + padding + ", padding_high=" + padding + ", dilations=" + ones +
                       ", groups=" + std::to_string(c.groups) + c.more;
   if (c.more.find("strides") == std::string::npos) attrs += ", strides=" + ones;
   return "graph @g(%x: " + c.x + ", %w: " + c.w + ") {\n  %y = convolution(%x, %w){" + attrs +
@@ -62,6 +64,13 @@ TEST(PixelLanes, FewChannels) {
       {"f32[N,3,H,W]", "f32[3,5,3,3]", 3, transposed, false},
       {"f32[N,3,H,W]", "f32[3,3,3,3]", 1, ", strides=[2,2]", false},
       {"bf16[N,3,H,W]", "bf16[3,3,3,3]", 1, "", false},
+      {"bf16[N,64,H,W]", "bf16[2,64,3,3]"},
+      {"f16[N,H,W,16]", "f16[1,16,3,3]", 1, last},
+      {"bf16[N,64,H,W]", "bf16[2,64,1,1]", 1, "", false, "[0,0]"},
+      {"bf16[N,64,H,W]", "bf16[1,64,1,1]", 1, "", true, "[0,0]"},
+      {"f32[N,64,H,W]", "f32[2,64,1,1]", 1, "", true, "[0,0]"},
+      {"bf16[N,8,H,W]", "bf16[8,1,3,3]", 8},
+      {"f64[N,3,H,W]", "f64[1,3,3,3]", 1, "", false},
       {"f32[N,3,H,W]", "f32[3,3,3,3]", 1, ", tf32=true", false},
       {"f32[N,C,H,W]", "f32[C,C,3,3]", 1, "", false},
   };
@@ -80,6 +89,8 @@ TEST(PixelLanes, RunInLoops) {
       {"f32[2,64,H,W]", "f32[4,64,3,3]"},
       {"f32[2,64,H,W]", "f32[64,4,3,3]", 1, ", transposed=true, output_padding=[0,0]"},
       {"f32[1,4,D,H,W]", "f32[4,1,3,3,3]", 4},
+      {"bf16[2,64,H,W]", "bf16[2,64,3,3]"},
+      {"f16[2,8,H,W]", "f16[8,1,5,5]", 8},
       {"f32[1,H,W,6]", "f32[4,3,5,5]", 2, ", layout=\"channels_last\""},
       {"f32[1,6,H,W]", "f32[6,1,13,9]", 3, ", transposed=true, output_padding=[0,0]"},
   };
