@@ -1,7 +1,7 @@
 // order: computes a stable argsort of a row, ascending or descending, or a contiguous part of it.
 // Every element becomes an entry (key, index). No two entries are equal, so any sorting algorithm keeps equal elements in their
-// order. Short rows are sorted by comparison, long rows by a least-significant-digit radix sort. If only a few positions are
-// wanted, a heap finds those at the start of the order, and a histogram of the upper digits finds others.
+// order. Short rows are sorted by comparison (the shortest by short_orders.h), long rows by a least-significant-digit radix sort. If only
+// a few positions are wanted, a heap finds those at the start of the order, and a histogram of the upper digits finds others.
 // A selection is unsorted: it has the order in which std::nth_element leaves the wanted positions, as PyTorch's topk does.
 // Tested by tests/unit/backends/rows_test.cc.
 #pragma once

@@ -5,6 +5,7 @@
 
 #include "backends/rows/order.h"
 #include "backends/rows/search.h"
+#include "backends/rows/short_orders.h"
 #include "src/base/align.h"
 #include "src/base/threads/immortal.h"
 #include "src/ir/group.h"
@@ -195,6 +196,9 @@ class RowsBackend final : public Backend {
     const OpId id = graph.node(v).op;
     if (id == ops::sort_order || id == ops::search) return {true, 1, "row by row"};
     return {false, 0, std::string(op(id).name) + " compares no rows"};
+  }
+  ValueId legalize(Builder& b, Node node) const override {
+    return rows::is_short_order(b.graph(), node) ? rows::order_by_rank(b, node) : b.add(std::move(node));
   }
   Bid joins(const Graph&, const Uses&, std::span<const ValueId>, ValueId) const override {
     return {false, 0, "nothing joins an order or a search of rows"};

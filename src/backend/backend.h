@@ -206,7 +206,7 @@ class Backend {
   virtual Bid bid(const Graph& graph, ValueId node) const = 0;
   // The replacement of `node`, for which this back end made the best bid, before groups form: the node
   // itself, or several nodes with the same value, if an operand needs another layout or loops are better for
-  // a part. Contractions and composites only.
+  // a part. Contractions, composites and opaque ops only.
   virtual ValueId legalize(Builder& b, Node node) const { return b.add(std::move(node)); }
   // Whether `node` reads `operand`, a strided view, in place; otherwise the operand is stored densely first.
   virtual bool reads(const Graph&, ValueId /*node*/, ValueId /*operand*/) const { return true; }

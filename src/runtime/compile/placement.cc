@@ -75,7 +75,7 @@ bool BackendPlacement::reads(const Graph& graph, const std::string& backend, Val
 
 ValueId BackendPlacement::legalize(Builder& b, Node&& node, const Graph& graph, ValueId old) const {
   const Kind kind = op(node.op).kind;
-  const bool may = kind == Kind::contract || kind == Kind::composite;
+  const bool may = kind == Kind::contract || kind == Kind::composite || kind == Kind::opaque;
   const Backend* best_one = may ? best(graph, old) : nullptr;
   return best_one ? best_one->legalize(b, std::move(node)) : b.add(std::move(node));
 }

@@ -58,7 +58,7 @@ std::string order_of(DType dtype, const std::string& shape, int axis, int64_t st
 
 TEST(Rows, OrdersOfEveryDTypeAndLength) {
   for (const DType dtype : kComputed)
-    for (const int64_t length : {1, 2, 7, 64, 65, 300, 4097})
+    for (const int64_t length : {1, 2, 3, 5, 7, 8, 64, 65, 300, 4097})
       for (const int64_t kinds : {int64_t{3}, int64_t{1000}}) {
         SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(length));
         const HostTensor x = elements(dtype, {3, length}, static_cast<uint32_t>(length), kinds);
@@ -84,6 +84,34 @@ TEST(Rows, PartsOfAnOrder) {
   HostTensor falling(DType::f32, {1, 5000});
   for (int64_t i = 0; i < 5000; ++i) falling.set_number(i, static_cast<double>(-i));
   check(order_of(DType::f32, "N,M", 1, 0, 9, false), {falling});
+}
+
+// Kernels compare the elements of short rows, many rows at once.
+TEST(Rows, ShortOrdersRunInLanes) {
+  for (const bool descending : {false, true})
+    for (const auto& [start, end] : std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {1, 3}, {2, 2}})
+      for (const int axis : {0, 1, 2}) {
+        const std::string text = order_of(DType::f32,
+                                          axis == 0   ? "3,N,M"
+                                          : axis == 1 ? "N,3,M"
+                                                      : "N,M,3",
+                                          axis, start, end, descending);
+        EXPECT_EQ(program_of(text)->explain(false).find("(rows)"), std::string::npos) << text;
+        std::vector<int64_t> shape{70, 70};
+        shape.insert(shape.begin() + axis, 3);
+        check(text, {elements(DType::f32, shape, 5, 4)});
+      }
+  EXPECT_EQ(program_of(order_of(DType::f32, "N,12,M", 1, 0, 12, false))->explain(false).find("(rows)"),
+            std::string::npos);
+  EXPECT_NE(program_of(order_of(DType::f32, "N,12,3", 1, 0, 12, false))->explain(false).find("(rows)"),
+            std::string::npos);
+  for (const int64_t length : {8, 13, 16})
+    check(order_of(DType::bf16, "N,L,M", 1, 1, length, true), {elements(DType::bf16, {3, length, 33}, 5, 9)});
+  for (const char* other : {"3]) {\n  %y = sort_order(%x){axis=1, end=3, select=true",
+                            "8]) {\n  %y = sort_order(%x){axis=1, end=3, descending=true"}) {
+    const std::string text = std::string("graph @g(%x: f32[N,") + other + "}\n  return %y\n}\n";
+    EXPECT_NE(program_of(text)->explain(false).find("(rows)"), std::string::npos) << text;
+  }
 }
 
 TEST(Rows, Selections) {
