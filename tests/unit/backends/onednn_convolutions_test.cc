@@ -405,11 +405,7 @@ TEST(OneDnn, EpiloguesOfUnrolledWindows) {
         "%y = convolution(%x, %w, %b){strides=[1,1], padding=[0,32], padding_high=[0,32], "
         "dilations=[1,1]}\n " +
         epilogue + "\n return %r\n}";
-    auto graph = parse_graph(text);
-    ASSERT_TRUE(graph.ok()) << graph.status().message();
-    auto program = Program::make(*graph, {}, {});
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    const std::string shown = (*program)->explain(false);
+    const std::string shown = program_of(text)->explain(false);
     EXPECT_NE(shown.find("step 0 (onednn): convolution\n"), std::string::npos) << shown;
     check({epilogue.c_str(), text.c_str(), {{2, 1, 5, 256}, {8, 1, 1, 64}, {8}, {8, 1, 1}}, "(onednn)"});
   }
@@ -420,11 +416,7 @@ TEST(OneDnn, UnrolledWindowsOfBf16RunInF32) {
   const std::string text =
       "graph @f(%x: bf16[2,1,5,256], %w: bf16[8,1,1,64]) {\n %y = convolution(%x, %w){strides=[1,1], "
       "padding=[0,32], padding_high=[0,32], dilations=[1,1]}\n return %y\n}";
-  auto graph = parse_graph(text);
-  ASSERT_TRUE(graph.ok()) << graph.status().message();
-  auto program = Program::make(*graph, {}, {});
-  ASSERT_TRUE(program.ok()) << program.status().message();
-  const std::string shown = (*program)->explain(false);
+  const std::string shown = program_of(text)->explain(false);
   EXPECT_NE(shown.find("(cpu): cast"), std::string::npos) << shown;
   check({"wide filters", text.c_str(), {{2, 1, 5, 256}, {8, 1, 1, 64}}, "(onednn)"});
 }
@@ -434,14 +426,10 @@ TEST(OneDnn, UnrolledWindowsOfBf16RunInF32) {
 TEST(OneDnn, ImagesWhoseChannelsShareASet) {
   const auto first_step = [](const std::string& image, const std::string& window) {
     const std::string pad = window == "1" ? "0" : "1";
-    const std::string text = "graph @f(%x: f32[2,32," + image + "], %w: f32[12,32," + window + "," + window +
+    const std::string text = "graph @f(%x: f32[2,32," + image + "], %w: f32[10,32," + window + "," + window +
                              "]) {\n %y = convolution(%x, %w){strides=[1,1], padding=[" + pad + "," + pad +
                              "], padding_high=[" + pad + "," + pad + "], dilations=[1,1]}\n return %y\n}";
-    auto graph = parse_graph(text);
-    TENON_CHECK(graph.ok(), graph.status().message());
-    auto program = Program::make(*graph, {}, {});
-    TENON_CHECK(program.ok(), program.status().message());
-    const std::string shown = (*program)->explain(false);
+    const std::string shown = program_of(text)->explain(false);
     const size_t at = shown.find("step 0 (");
     return shown.substr(at, shown.find(')', at) - at + 1);
   };
