@@ -49,7 +49,7 @@ std::vector<Prefetch> prefetches(const Kernel& kernel) {
     if (!s.axes.empty()) passes.push_back(&s);
   auto same_row = [&](const Stmt* s) {
     const Axis &a = s->axes.back(), &b = passes[0]->axes.back();
-    return s->simd && s->axes.size() == 1 && a.of == kNoRef && !a.counts_tiles() && a.extent == b.extent;
+    return s->simd && s->axes.size() == 1 && a.is_whole() && a.extent == b.extent;
   };
   if (passes.size() < 2 || !std::ranges::all_of(passes, same_row)) return result;
   const Ref row = rows.axes.back().var;

@@ -55,7 +55,7 @@ std::optional<Kernel> merge_map(const Kernel& kernel) {
   Stmt& par = merged.body[0];
   if (!merge_loop(par)) return std::nullopt;
   for (const Axis& a : par.axes)
-    if (a.counts_tiles() || a.of != kNoRef) return std::nullopt;
+    if (!a.is_whole()) return std::nullopt;
   for (const Stmt& s : par.body)
     if (s.kind == K::load && kernel.buffers[s.buffer].role == Buffer::Role::out) return std::nullopt;
   return merged;

@@ -89,6 +89,8 @@ struct Axis {
   Extent by = {0, -1};  // elements per tile; 0: the axis counts elements
   Ref of = kNoRef;      // variable of the tile that this axis runs through
   bool counts_tiles() const { return by.factor > 0; }
+  // Whether the axis counts all elements of its extent. Others count tiles, or the elements of a tile.
+  bool is_whole() const { return of == kNoRef && !counts_tiles(); }
 };
 
 struct Stmt;

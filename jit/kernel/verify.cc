@@ -320,8 +320,7 @@ class Verifier {
       if (row == ops::square && s.yields[i] != s.yields[0]) error("a square add yields what the first does");
     }
     if (std::ranges::count(s.online, ops::square) > 1) error("one square add is enough");
-    const bool tiles =
-        std::ranges::any_of(s.axes, [](const Axis& a) { return a.of != kNoRef || a.counts_tiles(); });
+    const bool tiles = std::ranges::any_of(s.axes, [](const Axis& a) { return !a.is_whole(); });
     if (tiles && std::ranges::count(s.online, ops::square)) error("a square add is of whole axes");
     if (!s.simd || s.unroll != 1) error("what follows stands in a simd reduce without unroll");
     if (std::ranges::any_of(s.body, [](const Stmt& i) { return !i.axes.empty() || i.kind == K::store; }))

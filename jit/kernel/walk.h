@@ -20,6 +20,11 @@ inline bool steps_along(const Stmt& s, Ref var) {
   return std::ranges::any_of(s.address, [&](const Term& t) { return t.var == var; });
 }
 
+// Whether the address moves by `step` elements from one value of the variable to the next, and `step` is in the text.
+inline bool steps_by(const Stmt& s, Ref var, int64_t step) {
+  return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{step, -1, var}; });
+}
+
 // Whether two statements without bodies compute the same value or make the same check.
 inline bool computes_same(const Stmt& a, const Stmt& b) {
   return a.kind == b.kind && a.op == b.op && a.type == b.type && a.fault == b.fault && a.args == b.args &&

@@ -42,8 +42,7 @@ class LongSums {
     bool sums = false;
     for (size_t r = 0; r < fold.combine.size(); ++r) sums = sums || is_sum(fold, r);
     if (!sums || !(fold.simd || is_chain(fold)) || !fold.online.empty()) return false;
-    if (std::ranges::any_of(fold.axes, [](const Axis& a) { return a.of != kNoRef || a.counts_tiles(); }))
-      return false;
+    if (std::ranges::any_of(fold.axes, [](const Axis& a) { return !a.is_whole(); })) return false;
     if (std::ranges::any_of(fold.body, [](const Stmt& s) { return !s.axes.empty() || s.kind == K::scan; }))
       return false;
     Dim elements = 1;

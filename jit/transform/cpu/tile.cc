@@ -197,12 +197,9 @@ Dim known(const Axis& a, const Dims& sizes) {
   return a.extent.size < 0 ? Dim(a.extent.factor) : sizes[a.extent.size];
 }
 
-bool steps_by_one(const Stmt& s, Ref var) {
-  return std::ranges::any_of(s.address, [&](const Term& t) { return t == Term{1, -1, var}; });
-}
 // Whether the access steps by one along `across` while it jumps along `along`.
 bool crosses(const Stmt& s, Ref across, Ref along) {
-  return steps_along(s, along) && !steps_by_one(s, along) && steps_by_one(s, across);
+  return steps_along(s, along) && !steps_by(s, along, 1) && steps_by(s, across, 1);
 }
 
 // Whether the access takes short steps along `across`, such as those to every other element, while it jumps far along `along`.
@@ -215,9 +212,6 @@ bool nearly_crosses(const Stmt& s, Ref across, Ref along) {
   }
   return is_short && is_far;
 }
-
-// Whether the axis counts all elements of its extent. Others count tiles, or the elements of a tile.
-bool is_whole(const Axis& a) { return a.of == kNoRef && !a.counts_tiles(); }
 
 // Accesses of loops along a row that jump in memory, and step by one from row to row. They get locals instead, which hold a tile of rows: a
 // copy fills the local of a load before the rows of the tile run, and another empties the local of a store behind them.
@@ -320,11 +314,11 @@ void tile_rows_of_par(Kernel& kernel, const Dims& sizes) {
   Stmt& par = kernel.body[0];
   for (Axis& rows : par.axes) {
     const Dim many = known(rows, sizes);
-    if (!is_whole(rows) || (many.is_const() && many.value() < kTransposeAcross))
+    if (!rows.is_whole() || (many.is_const() && many.value() < kTransposeAcross))
       continue;  // threads share few rows
     CrossingAccesses crossing(kernel, sizes, rows, variables(par.axes));
     for (Stmt& loop : par.body)
-      if (is_loop(loop) && loop.axes.size() == 1 && is_whole(loop.axes[0])) crossing.add(loop, loop.axes[0]);
+      if (is_loop(loop) && loop.axes.size() == 1 && loop.axes[0].is_whole()) crossing.add(loop, loop.axes[0]);
     if (crossing.empty()) continue;
 
     const Axis tile{KernelBuilder(kernel, par.body).variable("t"), rows.extent, {kTransposeAcross}};
@@ -348,7 +342,7 @@ void tile_rows_of_parts(Kernel& kernel, const Dims& sizes) {
     const Axis part = parts.axes.back();
     Stmt& fold = parts.body[0];
     if (fold.kind != K::reduce || fold.axes.size() != 2 || fold.axes[0].of != part.var ||
-        !is_whole(fold.axes[1]))
+        !fold.axes[1].is_whole())
       continue;
     std::set<Ref> outer = variables(par.axes);
     outer.merge(variables(parts.axes));

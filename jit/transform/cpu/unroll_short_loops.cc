@@ -17,14 +17,10 @@ constexpr int64_t kMostStatements = 64;
 
 // The iterations of an axis, if these are known.
 std::optional<int64_t> iterations(const Axis& axis, const Dims& sizes) {
-  if (axis.of != kNoRef || axis.counts_tiles()) return std::nullopt;
+  if (!axis.is_whole()) return std::nullopt;
   if (axis.extent.size < 0) return axis.extent.factor;
   const Dim size = sizes[static_cast<size_t>(axis.extent.size)];
   return size.is_const() ? std::optional(axis.extent.factor * size.value()) : std::nullopt;
-}
-
-bool steps_by(const Stmt& access, Ref var, int64_t step) {
-  return std::ranges::any_of(access.address, [&](const Term& t) { return t == Term{step, -1, var}; });
 }
 
 // Whether iterations of the loop access the elements between those of the lanes: loads of an iteration find them in registers, and stores

@@ -73,8 +73,7 @@ class Online {
   }
   static bool same_axes(const Stmt& a, const Stmt& b) {
     return a.simd && b.simd && std::ranges::equal(a.axes, b.axes, [](const Axis& x, const Axis& y) {
-             return x.extent == y.extent && x.of == kNoRef && y.of == kNoRef && !x.counts_tiles() &&
-                    !y.counts_tiles();
+             return x.extent == y.extent && x.is_whole() && y.is_whole();
            });
   }
   static std::map<Ref, Ref> axes_of(const Stmt& from, const Stmt& to) {
