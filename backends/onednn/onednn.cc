@@ -356,8 +356,8 @@ Bid ask_in_f32(const Graph& graph, ValueId v) {
 
 // Whether the library has faster code for the node, a convolution of 16-bit floats, in f32. Many CPUs have no instructions for these floats.
 // Elsewhere depthwise convolutions with three spatial axes, or with transposed strides, as the gradient of a strided one has, take 1/5 to
-// 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16. So do products of unrolled
-// windows.
+// 1/100 of the time in f32, and others of these 1/3 to 1/10 where the library has none of its newer code for bf16. Products of
+// unrolled windows (gemm) take 0.15 to 0.95 of the time.
 bool wants_f32(const Graph& graph, ValueId v) {
   const Node& node = graph.node(v);
   if (!is_convolution_of_16_bits(graph, node)) return false;

@@ -411,7 +411,7 @@ TEST(OneDnn, EpiloguesOfUnrolledWindows) {
   }
 }
 
-// Of bf16, the library's products of unrolled windows take longer than those of f32.
+// The library's products of unrolled windows take longer in bf16 than in f32.
 TEST(OneDnn, UnrolledWindowsOfBf16RunInF32) {
   const std::string text =
       "graph @f(%x: bf16[2,1,5,256], %w: bf16[8,1,1,64]) {\n %y = convolution(%x, %w){strides=[1,1], "
