@@ -54,6 +54,34 @@ DimTable::Bounds DimTable::sum_bounds(const Terms& terms) const {
   Bounds sum;
   if (has_low && low >= INT64_MIN && low <= INT64_MAX) sum.low = static_cast<int64_t>(low);
   if (has_high && high >= INT64_MIN && high <= INT64_MAX) sum.high = static_cast<int64_t>(high);
+  // A quotient x // b by a constant b >= 1 lies between (x - b + 1) / b and x / b, so the bounds of the sum follow from those of b times the
+  // sum: s - 2*(s//2) is at most 1, though neither term has an upper bound.
+  const auto quotient = std::ranges::find_if(terms, [&](const Term& t) {
+    if (t.atoms.size() != 1) return false;
+    const Expr& e = expr(t.atoms[0]);
+    return e.kind == Kind::floor_div && e.b.is_const() && e.b.value() >= 1;
+  });
+  if (quotient == terms.end()) return sum;
+  const Dim dividend = expr(quotient->atoms[0]).a;
+  const int64_t divisor = expr(quotient->atoms[0]).b.value();
+  Terms scaled;  // the sum times the divisor, with the dividend in the place of divisor * quotient
+  bool fits = true;
+  const auto add = [&](const Term& t, int64_t by) {
+    Term product;
+    fits = fits && multiply(t, {by, {}}, product);
+    if (fits) scaled.push_back(std::move(product));
+  };
+  for (auto t = terms.begin(); t != terms.end(); ++t)
+    if (t != quotient) add(*t, divisor);
+  for (const Term& t : terms_of(dividend)) add(t, quotient->factor);
+  int64_t rest, end;  // rest: what the largest remainder makes of the scaled sum
+  if (!fits || !times(quotient->factor, divisor - 1, rest) || !normalize(scaled)) return sum;
+  const Bounds loose = sum_bounds(scaled);
+  if (loose.low && !__builtin_sub_overflow(*loose.low, std::max<int64_t>(rest, 0), &end))
+    sum.low = std::max(sum.low.value_or(INT64_MIN),
+                       floor_quotient(end, divisor) + (floor_remainder(end, divisor) != 0));
+  if (loose.high && !__builtin_sub_overflow(*loose.high, std::min<int64_t>(rest, 0), &end))
+    sum.high = std::min(sum.high.value_or(INT64_MAX), floor_quotient(end, divisor));
   return sum;
 }
 

@@ -105,6 +105,18 @@ TEST(Dim, FactsSimplify) {
 }
 
 // Facts, then texts and what they print as under these facts.
+TEST(Dim, BoundsOfQuotients) {
+  DimTable t;
+  t.set_range(t.symbol("N"), 1, INT64_MAX);
+  EXPECT_EQ(t.upper_bound(read(t, "N-2*(N//2)")), 1);
+  EXPECT_EQ(t.lower_bound(read(t, "N-2*(N//2)")), 0);
+  EXPECT_EQ(t.upper_bound(read(t, "N-2-2*(N//2)")), -1);
+  EXPECT_EQ(t.upper_bound(read(t, "N-2-2*((3*N)//4)")), -1);
+  EXPECT_EQ(t.lower_bound(read(t, "3*((N+4)//5)-N//2")), 1);
+  EXPECT_GT(t.upper_bound(read(t, "N-2*(N//3)")), 1000);
+  EXPECT_EQ(t.upper_bound(read(t, "(N//2)//3-N//6")), 0);
+}
+
 TEST(Dim, EqualitiesChangeTheNormalForm) {
   struct {
     std::vector<std::pair<const char*, const char*>> facts;
