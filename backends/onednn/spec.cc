@@ -163,9 +163,9 @@ Status read_average(const Graph& graph, const Node& node, Spec& spec) {
     return {};
   }
   const Dims& shape = graph.type(node.inputs[0]).shape;
-  auto output = attr_ints(node, "output");
+  const Dims& output = attr_as<Dims>(node, "output");
   for (size_t i = 0; i < output.size(); ++i) {
-    auto each = graph.dims->divide(shape[i + (spec.channels_last ? 1 : 2)], Dim(output[i]));
+    auto each = graph.dims->divide(shape[i + (spec.channels_last ? 1 : 2)], output[i]);
     if (!each) return unsupported("its windows are not equal");
     spec.kernel.push_back(*each);
   }

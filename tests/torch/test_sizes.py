@@ -67,6 +67,11 @@ case("up and cut", lambda x, w: F.conv_transpose2d(F.conv2d(x, w, stride=2, padd
 # --- pooling and norms ---
 case("adaptive, odd", lambda x: F.adaptive_avg_pool2d(x, 7).relu(), [(t(2, 3, n, n),) for n in (14, 15, 23)])
 case("adaptive, whole", lambda x: F.adaptive_avg_pool2d(x, 7).relu(), [(t(2, 3, n, n),) for n in (14, 21, 28)])
+case("adaptive of many windows", lambda x: F.adaptive_avg_pool2d(x, (18, 5)).relu(), [(t(2, 3, n, n + 1),) for n in (19, 40, 7)])
+case("area, by half", lambda x: F.interpolate(x, scale_factor=0.5, mode="area") * 2, [(t(2, 3, n, n + 1),) for n in (14, 15, 23)])
+case("area, to twice", lambda x: F.interpolate(x, scale_factor=2, mode="area") * 2, [(t(2, 3, n, n + 1),) for n in (4, 5, 9)])
+case("area, to the other", lambda x, y: F.interpolate(x, size=y.shape[2:], mode="area") + y,
+     [(t(2, 3, n, n + 1), t(2, 3, m, 5)) for n, m in ((14, 3), (15, 15), (7, 30))])
 case("adaptive maximum", lambda x: F.adaptive_max_pool2d(x, 3).relu(), [(t(2, 3, n, n),) for n in (14, 21, 10)])
 case("maximum, rounded up", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True) * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
 case("average, rounded up", lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True) * 2, [(t(2, 3, n, n + 1),) for n in (8, 9, 12)])
@@ -194,7 +199,7 @@ def here(gm, inputs, **_):
 
 
 @pytest.mark.parametrize("name", ["position embedding", "pooled counterpart", "rounded up", "view by 16", "half as large", "from n", "select",
-                                  "select from the end", "roll", "diagonal", "every nth", "adaptive, odd", "a ratio of sizes"])
+                                  "select from the end", "roll", "diagonal", "every nth", "adaptive, odd", "adaptive of many windows", "area, by half", "area, to the other", "a ratio of sizes"])
 def test_no_guard_is_ours(name):
     function, calls = CASES[name]
     numbers = [(i,) for i in range(len(calls))]

@@ -56,9 +56,9 @@ ValueId windows_along(Builder& b, ValueId x, int axis, Dim size, Dim stride = 1,
 // ceil((i + 1) * size / windows). An element j lies in the windows that a pooling of `windows` elements to `size` would give to j.
 struct UnevenWindows {
   ValueId starts, counts;  // i64 [windows]
-  int64_t longest = 0;     // the largest count
+  Dim longest;             // no count is larger
 };
-UnevenWindows uneven_windows(Builder& b, int64_t size, int64_t windows);
+UnevenWindows uneven_windows(Builder& b, Dim size, Dim windows);
 // The sum over each of these windows along an axis of x.
 ValueId sum_of_uneven(Builder& b, ValueId x, int axis, const UnevenWindows& windows);
 

@@ -7,6 +7,9 @@
 namespace tenon::bodies {
 namespace {
 
+constexpr int64_t kShort = 4;  // elements of a window, which is summed without a loop
+constexpr int64_t kMany = 16;  // windows along an axis, which fill the lanes
+
 ValueId channels_last_again(Builder& b, ValueId y) {
   return b(ops::transpose, {y}, {{"perm", to_channels_last(b.type(y).rank())}});
 }
@@ -64,10 +67,10 @@ ValueId cells(Builder& b, Dim size, const Node& node, size_t axis, DType dtype) 
 }
 
 // Averages along one axis.
-ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
+ValueId adapt_axis(Builder& b, ValueId x, int axis, Dim out) {
   const Dim size = b.shape(x)[axis];
-  if (size == Dim(out)) return x;
-  if (out == 1) return average(b, x, {Dim(axis)});
+  if (size == out) return x;
+  if (out == Dim(1)) return average(b, x, {Dim(axis)});
   if (auto each = b.dims().divide(size, out)) {
     Dims apart = b.shape(x);
     apart[axis] = out;
@@ -76,7 +79,7 @@ ValueId adapt_axis(Builder& b, ValueId x, int axis, int64_t out) {
     const ValueId total = b(ops::sum, {split}, {{"axes", Dims{Dim(axis + 1)}}});
     return b(ops::div, {total, count(b, x, *each)});
   }
-  const UnevenWindows windows = uneven_windows(b, size.value(), out);
+  const UnevenWindows windows = uneven_windows(b, size, out);
   const ValueId counts = b.cast(windows.counts, dtype_of(b, x));
   return b(ops::div, {sum_of_uneven(b, x, axis, windows), along(b, counts, b.type(x).rank(), axis)});
 }
@@ -127,19 +130,37 @@ ValueId windows_along(Builder& b, ValueId x, int axis, Dim size, Dim stride, Dim
             {"dilations", Dims{dilation}}});
 }
 
-UnevenWindows uneven_windows(Builder& b, int64_t size, int64_t windows) {
-  const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
+namespace {
+
+// A bound on the elements of an adaptive pooling's window: floor((size - 2) / windows) + 2, or a constant if one is known.
+Dim longest_window(DimTable& dims, Dim size, Dim windows) {
+  if (size.is_const() && windows.is_const()) {
+    int64_t longest = 0;
+    for (int64_t i = 0, s = size.value(), n = windows.value(); i < n; ++i)
+      longest = std::max(longest, ((i + 1) * s + n - 1) / n - i * s / n);
+    return longest;
+  }
+  const Dim beyond = dims.sub(size, 2);
+  for (int64_t most = 1; most <= kShort; ++most) {
+    const auto rest = dims.upper_bound(dims.sub(beyond, dims.mul(most - 1, windows)));
+    if (rest && *rest < 0) return most;
+  }
+  return dims.add(dims.floor_div(beyond, windows), 2);
+}
+
+}  // namespace
+
+UnevenWindows uneven_windows(Builder& b, Dim size, Dim windows) {
+  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
   const auto window = [&](int64_t first) {
-    return b(ops::iota, {},
-             {{"shape", Dims{Dim(windows)}}, {"dtype", DType::i64}, {"start", Scalar::of(first)}});
+    return b(ops::iota, {}, {{"shape", Dims{windows}}, {"dtype", DType::i64}, {"start", Scalar::of(first)}});
   };
   const auto times_size = [&](ValueId v) { return b(ops::mul, {v, number(size)}); };
   UnevenWindows made;
   made.starts = b(ops::floor_div, {times_size(window(0)), number(windows)});
-  const ValueId past = b(ops::add, {times_size(window(1)), number(windows - 1)});
+  const ValueId past = b(ops::add, {times_size(window(1)), number(b.dims().sub(windows, 1))});
   made.counts = b(ops::sub, {b(ops::floor_div, {past, number(windows)}), made.starts});
-  for (int64_t i = 0; i < windows; ++i)
-    made.longest = std::max(made.longest, ((i + 1) * size + windows - 1) / windows - i * size / windows);
+  made.longest = longest_window(b.dims(), size, windows);
   return made;
 }
 
@@ -147,10 +168,10 @@ namespace {
 
 // The sum of windows of few elements: one gather for each element, which needs no loop over a window.
 ValueId sum_of_short(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
-  const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
-  const ValueId last = number(b.shape(x)[axis].value() - 1);
+  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
+  const ValueId last = number(b.dims().sub(b.shape(x)[axis], 1));
   ValueId sum = b(ops::gather, {x, at.starts}, {{"axis", Dim(axis)}, {"wrap", false}});
-  for (int64_t k = 1; k < at.longest; ++k) {
+  for (int64_t k = 1; k < at.longest.value(); ++k) {
     const ValueId place = b(ops::minimum, {b(ops::add, {at.starts, number(k)}), last});
     const ValueId element = b(ops::gather, {x, place}, {{"axis", Dim(axis)}, {"wrap", false}});
     const ValueId inside = along(b, b(ops::lt, {number(k), at.counts}), b.type(x).rank(), axis);
@@ -159,14 +180,30 @@ ValueId sum_of_short(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
   return sum;
 }
 
+// The sum of windows in one loop, in which neighbouring windows are neighbouring lanes.
+ValueId sum_of_many(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
+  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
+  const Dim windows = b.shape(at.starts)[0];
+  const ValueId element =
+      b.reshape(b(ops::iota, {}, {{"shape", Dims{at.longest}}, {"dtype", DType::i64}}), {at.longest, Dim(1)});
+  const ValueId last = number(b.dims().sub(b.shape(x)[axis], 1));
+  const ValueId place = b(ops::minimum, {b(ops::add, {at.starts, element}), last});
+  const ValueId taken = b(ops::gather, {x, place}, {{"axis", Dim(axis)}, {"wrap", false}});
+  Dims shape(b.type(x).rank() + 1 - axis, Dim(1));
+  shape[0] = at.longest;
+  shape[1] = windows;
+  const ValueId inside = b.reshape(b(ops::lt, {element, at.counts}), shape);
+  return b(ops::sum, {b(ops::where, {inside, taken, like(b, x, 0)})}, {{"axes", Dims{Dim(axis)}}});
+}
+
 // The sum of windows in one loop. It reads windows as long as the longest one, which end in x; the elements in front of the real window
 // and behind it do not count.
 ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
-  const auto number = [&](int64_t n) { return b.scalar_int(n, DType::i64); };
-  const ValueId first = b(ops::minimum, {at.starts, number(b.shape(x)[axis].value() - at.longest)});
+  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
+  const ValueId first = b(ops::minimum, {at.starts, number(b.dims().sub(b.shape(x)[axis], at.longest))});
   const ValueId seen = windows_along(b, x, axis, at.longest);
   const ValueId taken = b(ops::gather, {seen, first}, {{"axis", Dim(axis)}, {"wrap", false}});
-  const ValueId element = b(ops::iota, {}, {{"shape", Dims{Dim(at.longest)}}, {"dtype", DType::i64}});
+  const ValueId element = b(ops::iota, {}, {{"shape", Dims{at.longest}}, {"dtype", DType::i64}});
   const Dim windows = b.shape(at.starts)[0];
   const auto upright = [&](ValueId v) { return b.reshape(v, {windows, Dim(1)}); };
   const ValueId offset = b(ops::sub, {element, upright(b(ops::sub, {at.starts, first}))});
@@ -183,8 +220,11 @@ ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
 }  // namespace
 
 ValueId sum_of_uneven(Builder& b, ValueId x, int axis, const UnevenWindows& windows) {
-  constexpr int64_t kShort = 4;
-  return windows.longest <= kShort ? sum_of_short(b, x, axis, windows) : sum_of_long(b, x, axis, windows);
+  if (windows.longest.is_const() && windows.longest.value() <= kShort)
+    return sum_of_short(b, x, axis, windows);
+  const Dim count = b.shape(windows.starts)[0];
+  return count.is_const() && count.value() < kMany ? sum_of_long(b, x, axis, windows)
+                                                   : sum_of_many(b, x, axis, windows);
 }
 
 ValueId adaptive_avg_pool(Builder& b, const Node& node) {
@@ -192,10 +232,9 @@ ValueId adaptive_avg_pool(Builder& b, const Node& node) {
   if (is_channels_last(node) && !last)
     return channels_last_again(b, adaptive_avg_pool(b, channels_first(b, node)));
   const int64_t first = last ? 1 : 2;  // axis of the pixels
-  const auto output = attr_ints(node, "output");
+  const Dims& output = attr_as<Dims>(node, "output");
   ValueId x = wide(b, node.inputs[0]);
-  const bool to_one = std::all_of(output.begin(), output.end(), [](int64_t out) { return out == 1; });
-  if (to_one) return narrow(b, node, average(b, x, counted_from(first, output.size())));
+  if (all_are(output, 1)) return narrow(b, node, average(b, x, counted_from(first, output.size())));
   for (size_t i = 0; i < output.size(); ++i) x = adapt_axis(b, x, static_cast<int>(first + i), output[i]);
   return narrow(b, node, x);
 }

@@ -57,12 +57,12 @@ Status adaptive_avg_pool(GradientContext& c) {
     Expr dx = last ? transpose(t.dy(), bodies::to_channels_first(rank)) : t.dy();
     for (int axis = rank - 1; axis >= 2; --axis) {
       const Dim size = t.shape()[last ? axis - 1 : axis];
-      const int64_t windows = dx.shape()[axis].value();
+      const Dim windows = dx.shape()[axis];
       const auto each = b.dims().divide(size, windows);
       if (!each) {
-        const Expr counts{&b, bodies::uneven_windows(b, size.value(), windows).counts};
+        const Expr counts{&b, bodies::uneven_windows(b, size, windows).counts};
         dx = dx / Expr{&b, bodies::along(b, cast(counts, dx.dtype()).v, rank, axis)};
-        dx = {&b, bodies::sum_of_uneven(b, dx.v, axis, bodies::uneven_windows(b, windows, size.value()))};
+        dx = {&b, bodies::sum_of_uneven(b, dx.v, axis, bodies::uneven_windows(b, windows, size))};
         continue;
       }
       Dims apart = dx.shape(), whole = dx.shape();

@@ -239,14 +239,12 @@ Result<Dims> pool(InferContext& c) {
 Result<Dims> adaptive_pool(InferContext& c) {
   const Rule r(c);
   TENON_ASSIGN(const Spatial s, spatial(r));
-  TENON_ASSIGN(const auto output, per_axis(r, "output", s.axes, 1));
+  TENON_ASSIGN(const auto output, amounts_per_axis(r, "output", s.axes, 1));
   Dims out = r.shape(0);
   for (size_t i = 0; i < s.axes; ++i) {
     Dim& size = out[s.first + i];
     if (size == Dim(0)) return r.refuse("no element to average");
     TENON_TRY(r.amounts(std::span(&size, 1), 0, "size"));
-    if (!size.is_const() && !c.dims.divide(size, output[i]))
-      return r.decline("size " + r.print(size) + " is not known to be a multiple of " + r.print(output[i]));
     size = output[i];
   }
   return out;

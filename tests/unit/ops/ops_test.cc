@@ -222,8 +222,6 @@ TEST(Rules, SymbolsThatCannotBeShownToAgreeAreUnsupported) {
   EXPECT_EQ(status_of(ops::add, {{n}, {Dim(1)}}, {}, graph).code(), Code::ok);
   EXPECT_EQ(status_of(ops::matmul, {{n, m}, {n, m}}, {}, graph).code(), Code::unsupported);
   EXPECT_EQ(status_of(ops::concat, {{n, m}, {m, m}}, {{"axis", Dim(1)}}, graph).code(), Code::unsupported);
-  EXPECT_EQ(status_of(ops::adaptive_avg_pool, {{n, m, m}}, {{"output", Dims{2}}}, graph).code(),
-            Code::unsupported);
   EXPECT_EQ(status_of(ops::group_norm, {{n, m}}, {{"groups", Dim(2)}, {"eps", 1e-5}}, graph).code(),
             Code::unsupported);
   const std::vector<NamedAttr> grouped = {{"strides", Dims{1}},

@@ -13,7 +13,7 @@ from ..lowering.tensors import CPU, dtype_of
 from .backward import group_norm_statistics
 from .index import neutral
 from .map import number_is, scaled
-from .pool import longest_window, max_pool_with_indices, uneven_windows
+from .pool import max_pool_with_indices
 from .row import row
 
 
@@ -198,28 +198,8 @@ def _(e, x, output_size):
     output = list(e.shape[-spatial:])
     if sizes.is_empty(output):
         raise Unsupported("adaptive pooling to no elements")
-    if not all(isinstance(n, int) for n in (*output, *x.shape[-spatial:])):
-        if not all(isinstance(n, int) and sizes.same(sizes.remainder(m, n), 0) for m, n in zip(x.shape[-spatial:], output)):
-            return _uneven_averages(e, x, output)
     y = e.op("adaptive_avg_pool", [batched], x.dtype, batched.shape[:2] + tuple(output), output=output)
     return e.reshape(y, e.shape)
-
-
-def _uneven_averages(e, x, output):
-    """Averages of the last axes over windows that differ in length. For each axis, the elements are gathered as rows as long as the
-    longest window, and only the elements inside the window are summed."""
-    y, count = e.wide(x), None
-    for axis, n in zip(range(x.rank - len(output), x.rank), output):
-        extent = x.shape[axis]
-        position, inside = uneven_windows(e, extent, n, longest_window(extent, n))
-        y = e.gather(y, position, axis)
-        behind = (1,) * (x.rank - axis - 1)
-        y = e.map("where", e.reshape(inside, inside.shape + behind), y, e.scalar_like(y, 0))
-        y = e.reduce("sum", y, [axis + 1])
-        length = e.cast(e.reduce("sum", e.cast(inside, "i64"), [1]), y.dtype)
-        length = e.reshape(length, (n,) + behind)
-        count = length if count is None else e.map("mul", count, length)
-    return e.cast(e.map("div", y, count), x.dtype)
 
 
 # --- norms and attention ----------------------------------------------------------------------------------------------
