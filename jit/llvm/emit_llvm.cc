@@ -19,6 +19,7 @@
 #include "jit/llvm/compiler.h"
 #include "jit/llvm/emit_ops.h"
 #include "jit/schedule/schedule.h"
+#include "src/ops/rows/names.h"
 
 namespace tenon::jit {
 namespace {
@@ -169,6 +170,14 @@ class Emitter final : OpEmitter {
     return values;
   }
 
+  // Whether the loop adds up floats. The error of a sum grows with the number of additions one after the other, most of all if the
+  // addends are equal and round alike. So each accumulator adds blocks up.
+  bool adds_floats(const Stmt& s) const {
+    for (size_t r = 0; r < s.combine.size(); ++r)
+      if (s.combine[r] == ops::add && is_float(k_.types[s.yields[r]])) return true;
+    return false;
+  }
+
   // Emits elements [begin, end) of the simd axis of `s`: `at_once` full vectors a step up to `full`, then the
   // rest one masked vector at a time; in a short body, full vectors of the rest have no masks. carried: the
   // accumulators, results of vector 0 first. sure: begin < end is known.
@@ -186,12 +195,31 @@ class Emitter final : OpEmitter {
         c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
+    const auto step = [&](const std::string& index, int vectors) {
+      if (vectors == at_once) emit_prefetches(s, Int(index), vectors);
+      auto values = emit_vectors(s, Int(index), vectors);
+      for (int u = 0; u < vectors; ++u) fold(u, values[u], "");
+      return f_.add(Int(index), int64_t{w_} * vectors);
+    };
     const auto whole_steps = [&](const Int& from, const Int& to, int vectors) {
-      f_.loop(name, from, to, false, carried, [&](const std::string& index) -> Int {
-        if (vectors == at_once) emit_prefetches(s, Int(index), vectors);
-        auto values = emit_vectors(s, Int(index), vectors);
-        for (int u = 0; u < vectors; ++u) fold(u, values[u], "");
-        return f_.add(Int(index), int64_t{w_} * vectors);
+      const auto one_step = [&](const std::string& index) { return step(index, vectors); };
+      const int64_t block = kStepsOfBlock * w_ * vectors;
+      if (!adds_floats(s) || f_.sub(to, from).known.value_or(block + 1) <= block)
+        return f_.loop(name, from, to, false, carried, one_step);
+      f_.loop(name + ".block", from, to, false, carried, [&](const std::string& index) -> Int {
+        const Int stop = f_.min(f_.add(Int(index), block), to);
+        const std::vector<Carried> totals = carried;
+        for (size_t i = 0; i < carried.size(); ++i) {
+          const size_t r = i % results;
+          carried[i].value = identity(s.combine[r], compute_type(k_.types[s.yields[r]]), w_);
+        }
+        f_.loop(name, Int(index), stop, true, carried, one_step);
+        for (size_t i = 0; i < carried.size(); ++i) {
+          const size_t r = i % results;
+          carried[i].value = combine(s.combine[r], compute_type(k_.types[s.yields[r]]), w_, totals[i].value,
+                                     carried[i].value, totals[i].hint);
+        }
+        return stop;
       });
     };
     const auto masked_rest = [&](const Int& from, size_t accumulator) {

@@ -112,6 +112,8 @@ inline constexpr int64_t kLongestRowAhead = 16384;
 int vectors_at_once(const Stmt& loop);
 // Shorter bodies of maps are emitted once more, for single full vectors: short rows need no masks for them.
 inline constexpr size_t kMostForThreeLoops = 16;
+// Steps that an accumulator of floats takes before it adds its block to the total.
+inline constexpr int64_t kStepsOfBlock = 16;
 
 // Most nodes of one kernel: keeps compile time near 10 ms and recursion shallow.
 inline constexpr size_t kMaxGroupNodes = 160;

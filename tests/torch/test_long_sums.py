@@ -30,6 +30,18 @@ def test_error(name):
     assert (got - want).norm() <= 5e-7 * want.norm()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("size", [64, 224])
+def test_error_of_equal_numbers(size, dynamic):
+    """Sums of equal numbers round in one direction, so a chain of additions shows its length."""
+    x = torch.full((2, 3, size, size), 2.2489)
+    x[:, :, size // 4 : size // 2, size // 4 : size // 2] = torch.rand(2, 3, size // 4, size // 4)
+    means = lambda x: (x.mean((0, 2, 3)), x.mean((2, 3)), x.mean(), x.var((2, 3)), F.batch_norm(x, None, None, training=True))
+    with torch.no_grad():
+        for got, want in zip(torch.compile(means, backend="tenon", dynamic=dynamic)(x), means(x.double())):
+            assert (got - want).norm() <= 3e-6 * want.norm()
+
+
 def test_error_of_repeated_rows_of_unknown_length():
     """The axis of the repeats stands between two others, whose lengths are not known either."""
     x = torch.rand(6, 4)
