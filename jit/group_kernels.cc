@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
@@ -148,8 +149,12 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
   }
   if (outputs.empty()) return pairs;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    // A kernel that only reads, as one that sums parts up, reads what an earlier kernel has overwritten.
+    bool written = false;
     const bool safe = std::ranges::all_of(kernels, [&](const LoweredKernel& k) {
-      return !k.uses(inputs[i]) || std::ranges::count(k.inplace, inputs[i]);
+      const bool writes = k.uses(outputs[0]), reads = k.uses(inputs[i]);
+      const bool late = std::exchange(written, written || writes) && !writes;
+      return !reads || (std::ranges::count(k.inplace, inputs[i]) && !late);
     });
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }

@@ -41,6 +41,28 @@ TEST(SplitWalks, OtherColumnsKeepOneKernel) {
   EXPECT_EQ(kernels_of(parsed(batch_norm("f32[100,64]", "f32[64]"))).size(), 1u);
 }
 
+// The columns of zeros are written first. Then the walks of the other columns must find all of their operand, so the result lies elsewhere.
+TEST(SplitWalks, NoWalkReadsWhatAnotherKernelHasOverwritten) {
+  const Graph graph = parsed(R"(graph @f(%a: f32[13,183,1], %w: f32[13,1,32]) {
+  %v = mul(%a, %w)
+  %m = abs(%v)
+  %s = sum(%m){axes=[0,1], keepdims=true}
+  %d = div(%v, %s)
+  %l = slice(%d){axis=2, start=0, end=31, step=1}
+  %y = pad(%l){low=[0,0,1], high=[0,0,0], value=0.0}
+  return %y
+})");
+  std::vector<HostTensor> inputs = random_inputs(graph);
+  const auto expected = evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status().message();
+  const auto program = Program::make(graph, {}, {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  std::vector<HostTensor> outputs = blank_like(*expected);
+  ASSERT_TRUE(run(**program, inputs, outputs).ok());
+  for (int64_t i = 0; i < outputs[0].count(); ++i)
+    ASSERT_NEAR(outputs[0].number(i), (*expected)[0].number(i), 1e-5) << i;
+}
+
 TEST(SplitWalks, ResultsAreTheEvaluators) {
   for (int64_t columns : {1, 3, 64, 300})
     for (int64_t rows : {2, 7, 1025, 5000}) {
