@@ -7,8 +7,10 @@
 #include "backends/library/epilogue.h"
 #include "backends/onednn/few_channels.h"
 #include "backends/onednn/library.h"
+#include "backends/onednn/operands.h"
 #include "backends/onednn/steps/call.h"
 #include "backends/onednn/steps/of_groups.h"
+#include "backends/onednn/steps/volumes.h"
 #include "backends/onednn/steps/winograd.h"
 #include "src/backend/few_rows.h"
 #include "src/backend/tiny_batch.h"
@@ -65,12 +67,6 @@ bool has_value(const Graph& graph, std::span<const ValueId> members, const Sizes
       members, [&](ValueId m) { return known(m) && std::ranges::all_of(graph.node(m).inputs, known); });
 }
 
-// Strides to assume while groups form: every value that is not a view is dense.
-std::optional<Dims> draft_strides(const Graph& graph, ValueId v) {
-  if (op(graph.node(v).op).view || is_literal(graph, v)) return std::nullopt;
-  return stored_strides(graph, v);
-}
-
 // Whether the node is a batch of products of one row or one column each. Every element of the matrices is used once, so loops read
 // them as fast as the library does. Loops also fuse with the nodes around them and need no primitive for each new size.
 bool is_batch_of_vectors(const Graph& graph, const Node& node) {
@@ -93,12 +89,6 @@ bool is_by_vector(const Graph& graph, const Node& node) {
   return b.size() == 2 && (a.size() == 1 || (a.size() == 2 && a[0] == Dim(1)));
 }
 
-// Whether the elements of this axis lie next to each other.
-bool is_dense_along(const Graph& graph, ValueId v, size_t axis) {
-  const auto view = view_of(graph, v, [&](ValueId u) { return draft_strides(graph, u); });
-  return view && view->strides[axis] == Dim(1);
-}
-
 // Whether the node is a depthwise convolution along one axis, or the gradient of its weight, that loops compute faster: they read the
 // signal in place, while the library wants it transposed, and its code for one axis is slow. With dense channels, they are faster for
 // few taps, and the step of steps/depthwise.h is faster for the gradient.
@@ -116,13 +106,6 @@ bool is_depthwise_filter(const Graph& graph, const Node& node) {
   if (other[0] != groups || other[1] != Dim(1)) return false;
   return !other[2].is_const() || other[2].value() <= kMostTaps ||
          !is_dense_along(graph, node.inputs[0], axis);
-}
-
-// Whether the node is a depthwise convolution of volumes, which a step of its own computes without an epilogue (steps/volumes.h).
-bool is_depthwise_of_volumes(const Graph& graph, const Node& node) {
-  if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
-  const Dims& w = graph.type(node.inputs[1]).shape;
-  return w.size() == 5 && w[0] == attr_as<Dim>(node, "groups") && w[1] == Dim(1);
 }
 
 bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
@@ -184,37 +167,6 @@ bool skips_pixels(const Graph& graph, const Node& node) {
 bool averages_planes(const Node& node) {
   return (node.op == ops::avg_pool || node.op == ops::adaptive_avg_pool) &&
          attr_as<std::string>(node, "layout") == "channels_first";
-}
-
-// Whether the node multiplies rows that lie in short blocks with gaps between them, as those of a transposed batch, by one matrix. The
-// library multiplies each block by itself, and for blocks of few rows it takes 1.3 to 5 times as long as for one product of all rows.
-bool has_short_blocks(const Graph& graph, const Node& node, const Dims& strides) {
-  constexpr int64_t kLong = 256;  // rows
-  const Dims& shape = graph.type(node.inputs[0]).shape;
-  if ((node.op != ops::linear && node.op != ops::matmul) || graph.type(node.inputs[1]).rank() != 2)
-    return false;
-  Dim rows(1), step;
-  for (size_t i = shape.size() - 1; i-- > 0;) {
-    if (shape[i] == Dim(1)) continue;
-    if (rows == Dim(1)) step = strides[i];
-    if (strides[i] != graph.dims->mul(step, rows)) return !rows.is_const() || rows.value() < kLong;
-    rows = graph.dims->mul(rows, shape[i]);
-  }
-  return false;
-}
-
-// Whether the library would reorder an image whose channels lie a multiple of 4 KiB apart. The channels of one pixel share a set of the
-// L1 cache, so it reads every line several times; loops store such an image in tiles, in half of the time. An image that a matrix
-// multiplies pixel by pixel is read in place.
-bool reorders_slowly(const Graph& graph, const Node& node, ValueId image, const Dims& strides) {
-  constexpr int64_t kSet = 4096, kWays = 8;
-  const bool of_weights = node.op == ops::convolution_weight_gradient;
-  if (node.op != ops::convolution && !(of_weights && attr_as<Dim>(node, "groups") == Dim(1))) return false;
-  if (has_windows_of_one(graph, node) && all_are(attr_as<Dims>(node, "strides"), 1)) return false;
-  const auto& [dtype, shape] = graph.type(image);
-  const Dim plane = strides.back(), channels = shape.back();
-  return attr_as<std::string>(node, "layout") == "channels_last" && plane.is_const() && channels.is_const() &&
-         plane.value() * size_of(dtype) % kSet == 0 && channels.value() > kWays;
 }
 
 // Rewrites such a convolution as one of all pixels that are left, which is a product and reads its weights in place.
@@ -437,22 +389,8 @@ class OneDnnBackend final : public Backend {
     node.type.dtype = DType::f32;
     return b.cast(legalize(b, std::move(node)), b.type(v).dtype);
   }
-  // Rows in short blocks and pixels that a slice leaves are stored first: there is one product of all of them only if they lie at equal
-  // distances. So are images that Winograd's step or the step of volumes reads, if their channels are not dense, and images that the library
-  // would reorder slowly.
   bool reads(const Graph& graph, ValueId v, ValueId operand) const override {
-    const Node& node = graph.node(v);
-    const auto view = view_of(graph, operand, [&](ValueId u) { return draft_strides(graph, u); });
-    if (view && node.inputs[0] == operand && has_short_blocks(graph, node, view->strides)) return false;
-    if (node.op == ops::convolution && node.inputs[0] == operand && graph.node(operand).op == ops::slice &&
-        attr_as<Dim>(graph.node(operand), "step") != Dim(1))
-      return false;
-    const bool is_image = node.inputs[0] == operand ||
-                          (node.op == ops::convolution_weight_gradient && node.inputs[1] == operand);
-    if (!is_image || !(wants_dense_channels(graph, node) || is_depthwise_of_volumes(graph, node) ||
-                       (view && reorders_slowly(graph, node, operand, view->strides))))
-      return true;
-    return view && view->strides.back() == Dim(1);
+    return is_read_in_place(graph, v, operand);
   }
 
   Bid joins(const Graph& graph, const Uses& uses, std::span<const ValueId> members,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/ops/rows/names.h"
+
 namespace tenon::onednn {
 namespace {
 
@@ -39,6 +41,12 @@ class VolumesStep final : public Step {
 };
 
 }  // namespace
+
+bool is_depthwise_of_volumes(const Graph& graph, const Node& node) {
+  if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
+  const Dims& w = graph.type(node.inputs[1]).shape;
+  return w.size() == 5 && w[0] == attr_as<Dim>(node, "groups") && w[1] == Dim(1);
+}
 
 std::optional<DepthwiseVolumes> depthwise_volumes(const Problem& p) {
   const size_t axes = Axes().size();

@@ -17,6 +17,8 @@ struct DepthwiseVolumes {
   std::optional<library::Place> bias;
 };
 
+// Whether the node is such a convolution of any dtype. Its step has no epilogue.
+bool is_depthwise_of_volumes(const Graph& graph, const Node& node);
 // Nothing if the problem is none of these, or has an epilogue.
 std::optional<DepthwiseVolumes> depthwise_volumes(const Problem& asked);
 std::unique_ptr<Step> depthwise_step(const DepthwiseVolumes& problem, int threads);

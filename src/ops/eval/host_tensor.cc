@@ -154,15 +154,32 @@ Element element_of(const Scalar& literal, DType dtype) {
                         : convert_element(real(literal.d), DType::f64, dtype);
 }
 
+namespace {
+
+template <typename Item>
+void copy_row(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count) {
+  for (int64_t i = 0; i < count; ++i, from += from_step, to += to_step) std::memcpy(to, from, sizeof(Item));
+}
+
+}  // namespace
+
 void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
                   const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item) {
   for (int64_t size : shape)
     if (size == 0) return;
   int64_t at[kMaxRank + 2] = {};
-  const size_t rank = shape.size();
+  const size_t outer = shape.empty() ? 0 : shape.size() - 1;
+  const int64_t count = shape.empty() ? 1 : shape[outer];
+  const int64_t from_step = shape.empty() ? 0 : from_strides[outer] * item;
+  const int64_t to_step = shape.empty() ? 0 : to_strides[outer] * item;
+  const auto copy = item == 1   ? copy_row<int8_t>
+                    : item == 2 ? copy_row<int16_t>
+                    : item == 4 ? copy_row<int32_t>
+                                : copy_row<int64_t>;
+  TENON_CHECK(item == 1 || item == 2 || item == 4 || item == 8, "an element of 1, 2, 4 or 8 bytes");
   for (;;) {
-    std::memcpy(to, from, static_cast<size_t>(item));
-    size_t axis = rank;
+    copy(from, from_step, to, to_step, count);
+    size_t axis = outer;
     for (;;) {
       if (axis == 0) return;
       --axis;

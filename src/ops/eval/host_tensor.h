@@ -44,7 +44,7 @@ std::optional<int64_t> element_bytes(DType dtype, const std::vector<int64_t>& sh
 Element convert_element(Element value, DType from, DType to);
 Element element_of(const Scalar& literal, DType dtype);
 
-// Copies elements of `item` bytes; strides are in elements. Does not allocate. At most kMaxRank + 2 axes.
+// Copies elements of `item` bytes, 1, 2, 4 or 8; strides are in elements. Does not allocate. At most kMaxRank + 2 axes.
 void copy_strided(const char* from, const std::vector<int64_t>& from_strides, char* to,
                   const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item);
 

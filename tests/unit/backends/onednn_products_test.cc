@@ -68,6 +68,22 @@ TEST(OneDnn, Matmul) {
       })",
        {{5, 16}, {8, 21}},
        "matmul 5x8x21 f32"},
+      {"every other column is stored first",
+       R"(graph @f(%a: f32[N,16], %b: f32[8,M]) {
+        %s = slice(%a){axis=1, start=1, end=16, step=2}
+        %y = matmul(%s, %b)
+        return %y
+      })",
+       {{5, 16}, {8, 21}},
+       "step 0 (cpu): slice"},
+      {"a flipped factor is stored first",
+       R"(graph @f(%a: f32[N,8], %b: f32[8,M]) {
+        %s = flip(%b){axes=[1]}
+        %y = matmul(%a, %s)
+        return %y
+      })",
+       {{5, 8}, {8, 21}},
+       "step 0 (cpu): flip"},
       {"flipped and repeated",
        R"(graph @f(%a: f32[N,8], %b: f32[8,1]) {
         %s = flip(%a){axes=[1]}
