@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
+#include "src/ops/rows/names.h"
 #include "src/passes/gradient.h"
 
 namespace tenon {
@@ -34,6 +35,24 @@ bool is_left_out(const Without& without, std::string_view pass) {
 // Runs the named pass unless it is left out.
 Graph unless(const Without& without, std::string_view pass, Graph (*run)(const Graph&), Graph graph) {
   return is_left_out(without, pass) ? graph : after(pass, run(graph));
+}
+
+// Puts a view between an input with strides and a node whose back end does not read the input in place. `fuse` stores such a view.
+Graph view_unread_inputs(const Graph& graph, const Placement& placement) {
+  std::vector<bool> strided(graph.nodes.size(), false);
+  for (const InputBinding& in : graph.inputs)
+    strided[in.value] = in.strides && *in.strides != dense_strides(*graph.dims, graph.type(in.value).shape);
+  const auto is_unread = [&](ValueId v, ValueId operand) {
+    const std::string backend = placement.keeps(graph, v);
+    return !backend.empty() && !placement.reads(graph, backend, v, operand);
+  };
+  return rewrite(graph, [&](Builder& b, Node&& node, ValueId v) {
+    const std::vector<ValueId>& before = graph.node(v).inputs;
+    for (size_t i = 0; i < before.size(); ++i)
+      if (strided[before[i]] && is_unread(v, before[i]))
+        node.inputs[i] = b(ops::reshape, {node.inputs[i]}, {{"shape", graph.type(before[i]).shape}});
+    return b.add(std::move(node));
+  });
 }
 
 constexpr std::string_view kOptional[] = {"simplify", "sink_gathers", "fold_batch_norm",
@@ -82,6 +101,7 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
               return placement.legalize(b, std::move(node), g, v);
             }));
   g = after("expand", expand(g, keep));  // legalize may have replaced the neighbours of a composite
+  g = after("view_unread_inputs", view_unread_inputs(g, placement));
   if (placement.finds_faults()) g = after("early_checks", early_checks(g));
   g = after("duplicate_gathers", duplicate_gathers(g));
   g = after("materialize_outputs", materialize_outputs(g));

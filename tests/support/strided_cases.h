@@ -59,8 +59,23 @@ class StridedCases {
     return v;
   }
 
+  // Whether a product is one of few rows, which the back end "products" computes if the matrix is large.
+  bool is_of_few_rows() { return one_in(5); }
+  static constexpr int64_t kLargeMatrix[] = {150, 131};
+  // Often an input without a dense axis.
+  std::string large_matrix(const std::vector<int64_t>& shape) {
+    Lying lying = some_lying(rng_, shape.size());
+    if (one_in(2)) {
+      lying.bound = true;
+      lying.axes.back().step = 2;
+    }
+    return in_.add(shape, lying, dtype_);
+  }
+
   std::string product(const std::string& root) {
-    const int64_t m = root == "vector" ? 1 : some(), n = some(), k = some();
+    const bool few = is_of_few_rows();
+    const int64_t m = root == "vector" ? 1 : few ? pick<int64_t>({1, 2, 4}) : some();
+    const int64_t n = few ? kLargeMatrix[0] : some(), k = few ? kLargeMatrix[1] : some();
     std::vector<int64_t> a, b;
     if (root == "batch") {
       for (int axes = pick({1, 1, 2}); axes-- > 0;) {
@@ -78,17 +93,18 @@ class StridedCases {
     a.insert(a.end(), {m, k});
     b.insert(b.end(), {k, n});
     shape_.insert(shape_.end(), {m, n});
-    const std::string x = operand(a), w = operand(b);
+    const std::string x = operand(a), w = few ? large_matrix(b) : operand(b);
     return node("matmul(" + x + ", " + w + ")");
   }
   std::string linear() {
-    const int64_t n = some(), k = some();
-    for (int axes = pick({0, 1, 1, 2}); axes-- > 0;) shape_.push_back(batch());
+    const bool few = is_of_few_rows();
+    const int64_t n = few ? kLargeMatrix[0] : some(), k = few ? kLargeMatrix[1] : some();
+    for (int axes = few ? 0 : pick({0, 1, 1, 2}); axes-- > 0;) shape_.push_back(batch());
     std::vector<int64_t> x = shape_;
-    x.insert(x.end(), {some(), k});
+    x.insert(x.end(), {few ? pick<int64_t>({1, 2, 4}) : some(), k});
     shape_ = x;
     shape_.back() = n;
-    const std::string a = operand(x), w = operand({n, k});
+    const std::string a = operand(x), w = few ? large_matrix({n, k}) : operand({n, k});
     if (one_in(3)) return node("linear(" + a + ", " + w + ")");
     return node("linear(" + a + ", " + w + ", " + operand({n}) + ")");
   }

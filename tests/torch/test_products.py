@@ -198,3 +198,13 @@ def test_linear_layers_quantized_by_export(dynamic):
     for i in range(2):
         want, got = run(lambda *args: f(*args)[i], *args, dynamic=dynamic)
         assert (want.int() - got.int()).abs().max() <= 1 - i  # the product's sum may round another way
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_products_by_a_matrix_with_gaps(rows, dtype):
+    """The strides of the matrix, an input of the graph, have no 1."""
+    x, matrix = torch.randn(rows, 64).to(dtype), torch.randn(64, 600).to(dtype)
+    wanted = x.double() @ matrix[:, ::2].double()
+    for got in (direct.call(lambda x, w: x @ w, [x, matrix[:, ::2]]), direct.call(F.linear, [x, matrix[:, ::2].T])):
+        assert (got - wanted).abs().max() <= torch.finfo(dtype).eps * 64
