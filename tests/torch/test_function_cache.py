@@ -180,6 +180,15 @@ def test_sizes_that_vary(again):
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
+def test_sizes_that_violate_a_guard_are_traced_again(cache):
+    """The rounding of the pooled size depends on the size, and other guards of the graph have an "or"."""
+    pool = lambda x: F.max_pool2d(x, (1, 4), (2, 4), (0, 2), ceil_mode=True).unflatten(1, (2, -1))
+    call = torch.compile(pool, backend="tenon", dynamic=True)
+    for width in (41, 61, 63, 59):
+        x = torch.randn(6, 64, 13, width, requires_grad=True)
+        torch.testing.assert_close(call(x), pool(x), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_floats_that_vary(cache, train):
     """A float that PyTorch makes a constant of a graph, such as one that the graph returns, is not in the key of the graph."""

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import torch
+from torch._dynamo.source import LocalSource
 from torch._dynamo.utils import counters
 from torch._functorch import aot_autograd, config
 from torch._functorch._aot_autograd import autograd_cache
@@ -52,6 +53,7 @@ def aot_module(gm, example_inputs, options, fw_compiler, bw_compiler, inference_
         compiled = _find(key, fakes, aot_config, loaded)
         if compiled is None:
             if key is not None:
+                stack.enter_context(_guards_in_parentheses(env))
                 info = AOTAutogradCacheInfo(key, time.time_ns(), forward_symints=_cache._filter_backed_symints(fakes))
                 aot_config = dataclasses.replace(aot_config, cache_info=info, force_non_lazy_backward_lowering=True)
             stack.enter_context(torch._dynamo.compiled_autograd._disable())
@@ -64,6 +66,25 @@ def aot_module(gm, example_inputs, options, fw_compiler, bw_compiler, inference_
         return compiled([*own, *args])
 
     return forward
+
+
+@contextlib.contextmanager
+def _guards_in_parentheses(env):
+    """PyTorch 2.13 joins the guards of an entry by "and" without parentheses, so an entry one of whose guards has an "or" serves sizes that
+    violate others."""
+
+    def joined(placeholders, *, guards=None, ignore_static=True):
+        names = [LocalSource(f"t{i}") for i in range(len(placeholders))]
+        return " and ".join(f"({g})" for g in env.produce_guards(placeholders, names, guards=guards, ignore_static=ignore_static)) or None
+
+    if env is None:  # no input has symbolic sizes
+        yield
+        return
+    env.produce_guards_expression = joined
+    try:
+        yield
+    finally:
+        del env.produce_guards_expression
 
 
 def _find(key, fakes, aot_config, loaded):
