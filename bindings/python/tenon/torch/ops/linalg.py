@@ -294,6 +294,30 @@ def _(e, a, b):
     return e.matmul(a, b)
 
 
+def _as_matrix_product(e, factors, axes, summed):
+    """The sum of the products of three factors as one matrix product: the outer product of two of them times the third. None if no two
+    factors leave a matrix product, or if an axis is broadcast. factors: of equal rank; axes: the axes that each factor has."""
+    extent, kept = {}, [i for i in range(factors[0].rank) if i not in summed]
+    for v, mine in zip(factors, axes):
+        for i in mine:
+            if not sizes.same(extent.setdefault(i, v.shape[i]), v.shape[i]):
+                return None
+    def matrix(v, rows, columns):
+        """v [.., rows, .., columns, ..], whose other axes have one element."""
+        others = [i for i in range(v.rank) if i not in rows + columns]
+        return e.reshape(e.transpose(v, others + rows + columns), [sizes.product([extent[i] for i in part]) for part in (rows, columns)])
+
+    for third in range(3):
+        first, second = (i for i in range(3) if i != third)
+        outer = axes[first] | axes[second]
+        rows, columns = ([i for i in kept if i in mine] for mine in (outer, axes[third]))
+        if set(summed) <= outer & axes[third] and sorted(rows + columns) == kept:
+            product = e.matmul(matrix(e.map("mul", factors[first], factors[second]), rows, summed), matrix(factors[third], summed, columns))
+            product = e.reshape(product, [extent[i] for i in rows + columns])
+            return e.transpose(product, [(rows + columns).index(i) for i in kept])
+    return None
+
+
 @row("_trilinear")
 def _(e, a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
     def spread(v, axes):
@@ -302,5 +326,10 @@ def _(e, a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
             shape.insert(axis, 1)
         return e.wide(e.reshape(v, shape))
 
-    product = e.map("mul", e.map("mul", spread(a, expand1), spread(b, expand2)), spread(c, expand3))
-    return e.cast(e.reduce("sum", product, sumdim) if sumdim else product, e.dtype)
+    factors = [spread(v, expand) for v, expand in ((a, expand1), (b, expand2), (c, expand3))]
+    axes = [set(range(v.rank)) - set(expand) for v, expand in zip(factors, (expand1, expand2, expand3))]
+    product = _as_matrix_product(e, factors, axes, sorted(sumdim)) if sumdim else None
+    if product is None:
+        product = e.map("mul", e.map("mul", factors[0], factors[1]), factors[2])
+        product = e.reduce("sum", product, sumdim) if sumdim else product
+    return e.cast(product, e.dtype)

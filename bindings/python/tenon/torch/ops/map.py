@@ -423,6 +423,12 @@ def _(e, x):
     return x
 
 
+@row("prims.copy_strided")
+def _(e, x, stride):
+    """The lowering stores a result with the strides that PyTorch gives it."""
+    return x
+
+
 @row("_to_copy")
 def _(e, x, **_):
     return e.cast(x, e.dtype) if isinstance(x, Operand) else e.full(x, e.dtype)  # torch.func.vmap copies numbers
