@@ -4,7 +4,7 @@ The elements of the windows and their places (indices into the flattened plane) 
 Tested by tests/torch/test_lower.py.
 """
 
-from ...graph_text import FLOATS, Unsupported
+from ...graph_text import FLOATS, Raw, Unsupported
 from ..lowering import sizes
 from ..lowering.sizes import floor_div, size
 from ..lowering.tensors import dtype_of
@@ -96,10 +96,68 @@ def uneven_windows(e, extent, n, longest):
     return e.map("minimum", position, number(size(extent - 1))), inside
 
 
+def _windows_along(e, extent, n):
+    """(position, inside) of uneven_windows(), whether the windows are even: they cut the axis into equal parts."""
+    even = sizes.same(sizes.remainder(extent, n), 0)
+    return *uneven_windows(e, extent, n, floor_div(extent, n) if even else longest_window(extent, n)), even
+
+
+def _adaptive_maximum(e, x, output):
+    """(elements, their places), axis by axis, so that most of the work is done for whole rows."""
+    rank = len(output)
+    extents, first = x.shape[-rank:], x.rank - rank
+    y, place = x, None
+    for axis, n in enumerate(output):
+        at, behind = first + axis, rank - axis - 1
+        position, inside, even = _windows_along(e, extents[axis], n)
+        longest = position.shape[1]
+        cut = ((lambda v: e.reshape(v, v.shape[:at] + (n, longest) + v.shape[at + 1:])) if even
+               else (lambda v: e.gather(v, position, at)))
+        last = lambda v: e.transpose(v, [i for i in range(v.rank) if i != at + 1] + [at + 1])
+        here = e.map("mul", position, e.full(sizes.product(extents[axis + 1:]), "i64"))
+        here, inside = (e.reshape(v, (n,) + (1,) * behind + (longest,)) for v in (here, inside))
+        y = last(cut(y))
+        place = here if place is None else e.map("add", last(cut(place)), here)
+        y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))
+        y, place = _winner(e, y, place, inside, 1, extents)
+    return y, place
+
+
+# A key is an i64 whose order is the order in which max pooling prefers elements. Its upper half is the element as an integer in the order
+# of f32, with NaN above all; its lower half makes the first of equal elements win, and the last NaN.
+_NAN, _LOWER = 2**31 - 1, 2**32 - 1
+
+
+def _ordered(e, bits):
+    """The bits of an f32 as an integer in the order of f32, and back."""
+    return e.map("bit_xor", bits, e.map("bit_and", e.map("shift_right", bits, e.full(31, "i32")), e.full(2**31 - 1, "i32")))
+
+
+def _keys(e, x, extents):
+    place = _places(e, [e.iota((n, 1), axis=0) for n in extents], extents)
+    place = e.reshape(place, extents)
+    x = e.cast(x, "f32")
+    nan = e.map("isnan", x)
+    x = e.map("where", e.map("eq", x, e.scalar_like(x, 0)), e.scalar_like(x, 0), x)  # -0 and 0 are equal
+    upper = e.map("where", nan, e.full(_NAN, "i32"), _ordered(e, e.op("bitcast", [x], "i32", x.shape, dtype=Raw("i32"))))
+    lower = e.map("where", nan, place, e.map("sub", e.full(_LOWER, "i64"), place))
+    return e.map("bit_or", e.map("shift_left", e.cast(upper, "i64"), e.full(32, "i64")), lower)
+
+
+def _from_keys(e, keys, dtype):
+    """(elements, their places)."""
+    upper = e.cast(e.map("shift_right", keys, e.full(32, "i64")), "i32")
+    lower = e.map("bit_and", keys, e.full(_LOWER, "i64"))
+    nan = e.map("eq", upper, e.full(_NAN, "i32"))
+    bits = _ordered(e, upper)
+    return (e.cast(e.op("bitcast", [bits], "f32", bits.shape, dtype=Raw("f32")), dtype),
+            e.map("where", nan, lower, e.map("sub", e.full(_LOWER, "i64"), lower)))
+
+
 @row("adaptive_max_pool2d", "adaptive_max_pool3d")
 def _(e, x, output_size):
     rank = int(e.target._opname[-2])
-    lead, extents = x.rank - rank, x.shape[-rank:]
+    extents = x.shape[-rank:]
     output = sizes.sizes(e.fake[0].shape)[-rank:]
     if sizes.is_empty(output):
         return tuple(e.full(0, dtype_of(f.dtype), f.shape) for f in e.fake)
@@ -115,22 +173,18 @@ def _(e, x, output_size):
     widest = sizes.product([longest_window(m, n) for m, n in zip(extents, output)])
     if isinstance(widest, int) and widest > _WIDEST:
         raise Unsupported("adaptive pooling with large windows of different lengths")
-    y, place = x, None
-    for axis in range(rank):  # axis by axis, so that most of the work is done for whole rows
-        n, extent, at, behind = output[axis], extents[axis], lead + axis, rank - axis - 1
-        even = sizes.same(sizes.remainder(extent, n), 0)
-        longest = floor_div(extent, n) if even else longest_window(extent, n)
-        position, inside = uneven_windows(e, extent, n, longest)
-        cut = ((lambda v: e.reshape(v, v.shape[:at] + (n, longest) + v.shape[at + 1:])) if even
-               else (lambda v: e.gather(v, position, at)))
-        last = lambda v: e.transpose(v, [i for i in range(v.rank) if i != at + 1] + [at + 1])
-        here = e.map("mul", position, e.full(sizes.product(extents[axis + 1:]), "i64"))
-        here, inside = (e.reshape(v, (n,) + (1,) * behind + (longest,)) for v in (here, inside))
-        y = last(cut(y))
-        place = here if place is None else e.map("add", last(cut(place)), here)
-        y = e.map("where", inside, y, e.scalar_like(y, neutral("max", y.dtype)))
-        y, place = _winner(e, y, place, inside, 1, extents)
-    return y, place
+    if x.dtype == "f64" or not e.used(1) or sizes.at_least(sizes.product(extents), 2**32) is True:
+        return _adaptive_maximum(e, x, output)
+    y = _keys(e, x, extents)
+    for at, n in enumerate(output, x.rank - rank):
+        position, inside, even = _windows_along(e, x.shape[at], n)
+        if even:
+            y = e.reduce("max", e.reshape(y, y.shape[:at] + position.shape + y.shape[at + 1:]), [at + 1])
+            continue
+        position, inside = e.swap(position, 0, 1), e.swap(inside, 0, 1)  # neighbouring windows are lanes of a loop over their elements
+        inside = e.reshape(inside, inside.shape + (1,) * (x.rank - at - 1))
+        y = e.reduce("max", e.map("where", inside, e.gather(y, position, at), e.full(-(2**63), "i64")), [at])
+    return _from_keys(e, y, x.dtype)
 
 
 @row("fractional_max_pool2d", "fractional_max_pool3d")
