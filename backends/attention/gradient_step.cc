@@ -42,7 +42,8 @@ void multiply(const Product& p, const float* matrix, int64_t next, int64_t strid
                      .y = p.y + j,
                      .y_stride = p.y_stride,
                      .adds = p.adds,
-                     .x_step = p.x_step});
+                     .x_step = p.x_step,
+                     .half = p.columns - j <= panel_width() / 2});
 }
 
 void pack(const float* rows, int64_t stride, int64_t count, int64_t length, float* panels) {
@@ -305,13 +306,13 @@ bool GradientStep::compute_group(const Item& item, const Group& group, const Mat
            item.scratch + parts_.value_panels, w * width, w);
   if (columns > 0 && !compute_scores_gradient(item, group)) return false;
   // By rows of weights and of ds as columns.
-  multiply({weights, 1, columns, count, dv, dv_.floats, dv_.floats, true, columns_}, dy_rows.at, w,
+  multiply({weights, 1, columns, count, dv, dv_.floats, width, true, columns_}, dy_rows.at, w,
            dy_rows.stride);
-  multiply({ds, 1, columns, count, dk, dk_.floats, dk_.floats, true, columns_}, x.at, w, x.stride);
+  multiply({ds, 1, columns, count, dk, dk_.floats, depth, true, columns_}, x.at, w, x.stride);
   char* to = at(item, dq_, group.head, group.first);
   float* dq = dq_.in_place ? reinterpret_cast<float*>(to) : item.scratch + parts_.dq;
   const int64_t dq_stride = dq_.in_place ? dq_.row : dq_.floats;
-  multiply({ds, columns_, count, columns, dq, dq_stride, dq_.floats}, key_rows.at, w, key_rows.stride);
+  multiply({ds, columns_, count, columns, dq, dq_stride, depth}, key_rows.at, w, key_rows.stride);
   return dq_.in_place || write(dq_, dq, count, group.is_short, to, item);
 }
 

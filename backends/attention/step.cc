@@ -230,8 +230,15 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
         0, seen);
   } else {
     for (int64_t j = 0; j < seen; j += w)
-      inner::multiply({x, item.query_stride, r.count, item.scratch + parts_.panels + j * depth, w, depth,
-                       scores + j, block_});
+      inner::multiply({.x = x,
+                       .x_stride = item.query_stride,
+                       .rows = r.count,
+                       .panel = item.scratch + parts_.panels + j * depth,
+                       .panel_stride = w,
+                       .depth = depth,
+                       .y = scores + j,
+                       .y_stride = block_,
+                       .half = seen - j <= w / 2});
   }
   const auto hidden = static_cast<int32_t>(std::min<int64_t>(r.first + 1 - block.first, block.count));
   float *weights = item.scratch + parts_.weights, *factors = item.scratch + parts_.factors,
@@ -262,8 +269,16 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
     return true;
   }
   for (int64_t j = 0; j < width; j += w)
-    inner::multiply({weights, block_, r.count, static_cast<const float*>(block.v) + j, block.v_stride, seen,
-                     sums + j, whole_panels(width), nullptr, factors});
+    inner::multiply({.x = weights,
+                     .x_stride = block_,
+                     .rows = r.count,
+                     .panel = static_cast<const float*>(block.v) + j,
+                     .panel_stride = block.v_stride,
+                     .depth = seen,
+                     .y = sums + j,
+                     .y_stride = whole_panels(width),
+                     .factors = factors,
+                     .half = width - j <= w / 2});
   return true;
 }
 

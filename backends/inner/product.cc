@@ -1,4 +1,4 @@
-// See product.h. A tile of rows by two vectors of columns stays in registers while k walks along the panel.
+// See product.h. A tile of rows by one or two vectors of columns stays in registers while k walks along the panel.
 #include "backends/inner/product.h"
 
 #include <algorithm>
@@ -15,86 +15,82 @@ namespace {
 // How many sums each element of a tile has, so that additions do not wait for each other.
 constexpr int chains(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
-// The tile of R rows. V: a vector of floats or doubles. Inlined into functions that are compiled for an instruction set.
-template <class V, int R, bool Ahead>
+// The tile of R rows by C vectors of columns. V: a vector of floats or doubles. Inlined into functions that are compiled for an instruction
+// set.
+template <class V, int R, int C, bool Ahead>
 [[gnu::always_inline]] inline void tile(const PanelProductOf<element_of<V>>& p) {
   using T = element_of<V>;
   constexpr int64_t kLanes = lanes_of<V>;
   constexpr int kChains = chains(R);
-  V sums[R][2] = {}, left, right;
+  V sums[R][C] = {}, row[C];
+  const auto load = [&](const T* from) {
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) __builtin_memcpy(&row[c], from + c * kLanes, sizeof row[c]);
+  };
   if (p.bias) {
-    __builtin_memcpy(&left, p.bias, sizeof left);
-    __builtin_memcpy(&right, p.bias + kLanes, sizeof right);
+    load(p.bias);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      sums[r][0] = left;
-      sums[r][1] = right;
-    }
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int c = 0; c < C; ++c) sums[r][c] = row[c];
   } else if (p.factors) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      __builtin_memcpy(&left, p.y + r * p.y_stride, sizeof left);
-      __builtin_memcpy(&right, p.y + r * p.y_stride + kLanes, sizeof right);
-      sums[r][0] = p.factors[r] * left;
-      sums[r][1] = p.factors[r] * right;
+      load(p.y + r * p.y_stride);
+#pragma GCC unroll 2
+      for (int c = 0; c < C; ++c) sums[r][c] = p.factors[r] * row[c];
     }
   }
   const T *x = p.x, *panel = p.panel;
   const int64_t x_stride = p.x_stride, x_step = p.x_step, panel_stride = p.panel_stride;
   int64_t k = 0;
   if constexpr (kChains > 1) {
-    V more[kChains][R][2] = {};
+    V more[kChains][R][C] = {};
     for (; k + kChains <= p.depth; k += kChains)
 #pragma GCC unroll 4
-      for (int c = 0; c < kChains; ++c) {
-        __builtin_memcpy(&left, panel, sizeof left);
-        __builtin_memcpy(&right, panel + kLanes, sizeof right);
-        __builtin_prefetch(panel + 16 * panel_stride);
-        __builtin_prefetch(panel + 16 * panel_stride + kLanes);
+      for (int chain = 0; chain < kChains; ++chain) {
+        load(panel);
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) __builtin_prefetch(panel + 16 * panel_stride + c * kLanes);
         panel += panel_stride;
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-          const T a = x[r * x_stride + (k + c) * x_step];
-          more[c][r][0] += a * left;
-          more[c][r][1] += a * right;
+          const T a = x[r * x_stride + (k + chain) * x_step];
+#pragma GCC unroll 2
+          for (int c = 0; c < C; ++c) more[chain][r][c] += a * row[c];
         }
       }
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int c = 0; c < kChains; ++c) {
-        sums[r][0] += more[c][r][0];
-        sums[r][1] += more[c][r][1];
-      }
+      for (int chain = 0; chain < kChains; ++chain)
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) sums[r][c] += more[chain][r][c];
   }
   for (; k < p.depth; ++k) {
-    __builtin_memcpy(&left, panel, sizeof left);
-    __builtin_memcpy(&right, panel + kLanes, sizeof right);
+    load(panel);
     if constexpr (Ahead) {
-      __builtin_prefetch(panel + p.depth * panel_stride);
-      __builtin_prefetch(panel + p.depth * panel_stride + kLanes);
+#pragma GCC unroll 2
+      for (int c = 0; c < C; ++c) __builtin_prefetch(panel + p.depth * panel_stride + c * kLanes);
     }
     panel += panel_stride;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const T a = x[r * x_stride + k * x_step];
-      sums[r][0] += a * left;
-      sums[r][1] += a * right;
-    }
-  }
-  if (p.adds) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      __builtin_memcpy(&left, p.y + r * p.y_stride, sizeof left);
-      __builtin_memcpy(&right, p.y + r * p.y_stride + kLanes, sizeof right);
-      sums[r][0] += left;
-      sums[r][1] += right;
+#pragma GCC unroll 2
+      for (int c = 0; c < C; ++c) sums[r][c] += a * row[c];
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    __builtin_memcpy(p.y + r * p.y_stride, &sums[r][0], sizeof left);
-    __builtin_memcpy(p.y + r * p.y_stride + kLanes, &sums[r][1], sizeof right);
+    T* y = p.y + r * p.y_stride;
+    if (p.adds) {
+      load(y);
+#pragma GCC unroll 2
+      for (int c = 0; c < C; ++c) sums[r][c] += row[c];
+    }
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) __builtin_memcpy(y + c * kLanes, &sums[r][c], sizeof row[c]);
   }
 }
 
@@ -105,28 +101,30 @@ struct Tiles {
   int lanes, most;                               // elements of a vector, rows of the largest tile
   std::array<TileFn, kMostTileRows> of = {};     // of 1, 2, ... rows
   std::array<TileFn, kMostTileRows> ahead = {};  // likewise, for PanelProductOf::ahead
+  std::array<TileFn, kMostTileRows> half = {};   // for PanelProductOf::half
   void (*transpose)(const T*, int64_t, T*, int64_t) = nullptr;  // of a square of lanes
 };
 
 // Defines NAME(), the tiles of an instruction set for a type of vectors.
-#define TILES(NAME, TARGET)                                                    \
-  template <class V, int R, bool Ahead>                                        \
-  TARGET void NAME##_tile(const PanelProductOf<element_of<V>>& p) {            \
-    tile<V, R, Ahead>(p);                                                      \
-  }                                                                            \
-  template <class V, class T>                                                  \
-  TARGET void NAME##_transpose(const T* from, int64_t fs, T* to, int64_t ts) { \
-    transpose<V>(from, fs, to, ts);                                            \
-  }                                                                            \
-  template <class V, int Most, class T = element_of<V>>                        \
-  Tiles<T> NAME() {                                                            \
-    Tiles<T> made{lanes_of<V>, Most};                                          \
-    [&]<size_t... I>(std::index_sequence<I...>) {                              \
-      ((made.of[I] = NAME##_tile<V, static_cast<int>(I) + 1, false>), ...);    \
-      ((made.ahead[I] = NAME##_tile<V, static_cast<int>(I) + 1, true>), ...);  \
-    }(std::make_index_sequence<Most>());                                       \
-    made.transpose = NAME##_transpose<V, T>;                                   \
-    return made;                                                               \
+#define TILES(NAME, TARGET)                                                      \
+  template <class V, int R, int C, bool Ahead>                                   \
+  TARGET void NAME##_tile(const PanelProductOf<element_of<V>>& p) {              \
+    tile<V, R, C, Ahead>(p);                                                     \
+  }                                                                              \
+  template <class V, class T>                                                    \
+  TARGET void NAME##_transpose(const T* from, int64_t fs, T* to, int64_t ts) {   \
+    transpose<V>(from, fs, to, ts);                                              \
+  }                                                                              \
+  template <class V, int Most, class T = element_of<V>>                          \
+  Tiles<T> NAME() {                                                              \
+    Tiles<T> made{lanes_of<V>, Most};                                            \
+    [&]<size_t... I>(std::index_sequence<I...>) {                                \
+      ((made.of[I] = NAME##_tile<V, static_cast<int>(I) + 1, 2, false>), ...);   \
+      ((made.ahead[I] = NAME##_tile<V, static_cast<int>(I) + 1, 2, true>), ...); \
+      ((made.half[I] = NAME##_tile<V, static_cast<int>(I) + 1, 1, false>), ...); \
+    }(std::make_index_sequence<Most>());                                         \
+    made.transpose = NAME##_transpose<V, T>;                                     \
+    return made;                                                                 \
   }
 
 TILES(plain, )
@@ -169,7 +167,7 @@ void pack(const T* matrix, int64_t column_stride, int64_t stride, int64_t count,
 template <class T>
 void multiply_rows(const PanelProductOf<T>& product) {
   const Tiles<T>& t = tiles<T>();
-  const auto& of = product.ahead ? t.ahead : t.of;
+  const auto& of = product.half ? t.half : product.ahead ? t.ahead : t.of;
   PanelProductOf<T> part = product;
   int64_t left = product.rows;
   for (int64_t parts = (left + t.most - 1) / t.most; parts > 0; --parts) {  // tiles of nearly the same size

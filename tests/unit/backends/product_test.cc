@@ -16,22 +16,34 @@ TEST(Product, PanelsOfAllTileSizes) {
   const int64_t w = panel_width();
   for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 48})
     for (const int64_t depth : {0, 1, 2, 3, 4, 5, 17, 64})
-      for (const int start : {0, 1, 2, 3}) {
+      for (const int way : {0, 1, 2, 3, 4, 5, 6, 7}) {
+        const int start = way % 4;
+        const bool half = way >= 4;
         SCOPED_TRACE(std::to_string(rows) + " rows, depth " + std::to_string(depth) + ", start " +
-                     std::to_string(start));
+                     std::to_string(start) + (half ? ", half a panel" : ""));
         const int64_t x_step = 1 + start % 2, x_stride = depth * x_step + 3, panel_stride = w + 5,
                       y_stride = w + 2;
         const auto x = random_floats(rows * x_stride, 1), panel = random_floats(depth * panel_stride + w, 2),
                    bias = random_floats(w, 3), factors = random_floats(rows, 4),
                    before = random_floats(rows * y_stride, 5);
         auto y = before;
-        multiply({x.data(), x_stride, rows, panel.data(), panel_stride, depth, y.data(), y_stride,
-                  start == 1 ? bias.data() : nullptr, start == 2 ? factors.data() : nullptr, start == 3,
-                  x_step});
+        multiply({.x = x.data(),
+                  .x_stride = x_stride,
+                  .rows = rows,
+                  .panel = panel.data(),
+                  .panel_stride = panel_stride,
+                  .depth = depth,
+                  .y = y.data(),
+                  .y_stride = y_stride,
+                  .bias = start == 1 ? bias.data() : nullptr,
+                  .factors = start == 2 ? factors.data() : nullptr,
+                  .adds = start == 3,
+                  .x_step = x_step,
+                  .half = half});
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t j = 0; j < y_stride; ++j) {
             const auto at = static_cast<size_t>(r * y_stride + j);
-            if (j >= w) {
+            if (j >= (half ? w / 2 : w)) {
               ASSERT_EQ(y[at], before[at]) << "behind row " << r;
               continue;
             }
