@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backends/onednn/operands.h"
 #include "backends/onednn/spec.h"
 #include "src/base/align.h"
 #include "src/ir/op.h"
@@ -60,6 +61,18 @@ bool is_pointwise_to_few(const Graph& graph, const Node& node) {
   if (node.op != ops::convolution || attr_as<bool>(node, "transposed")) return false;
   const Dim channels = graph.type(node.inputs[1]).shape[0];
   return has_windows_of_one(graph, node) && channels.is_const() && channels.value() <= most;
+}
+
+bool is_product_to_few(const Graph& graph, const Node& node) {
+  if ((node.op != ops::matmul && node.op != ops::linear) || node.type.dtype != DType::f32) return false;
+  const Dims &x = graph.type(node.inputs[0]).shape, &matrix = graph.type(node.inputs[1]).shape;
+  if (x.size() < 2 || matrix.size() != 2) return false;
+  const Dim columns = node.type.shape.back(), depth = x.back();
+  if (!columns.is_const() || !depth.is_const() || columns.value() < 2) return false;
+  const bool few =
+      (columns.value() <= 3 && depth.value() >= 64) || (columns.value() <= 5 && depth.value() >= 512);
+  return few && is_dense_along(graph, node.inputs[0], x.size() - 1) &&
+         is_dense_along(graph, node.inputs[1], node.op == ops::linear ? 1 : 0);
 }
 
 bool is_transposed_to_few(const Graph& graph, const Node& node) {

@@ -249,6 +249,7 @@ std::string suits_loops(const Graph& graph, const Node& node) {
     return "an average of windows of planes: loops put neighbouring windows in lanes";
   if (suits_pixel_lanes(graph, node))
     return "a convolution of few channels: loops put neighbouring pixels in lanes";
+  if (is_product_to_few(graph, node)) return "a product to few columns: loops add up rows as they lie";
   if (is_pointwise_to_few(graph, node))
     return "a convolution by 1x1 windows to few channels: loops read the image as fast";
   return {};

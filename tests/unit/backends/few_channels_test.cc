@@ -1,5 +1,5 @@
 // Convolutions of few channels that the library does not compute by itself: transposed ones, which become products, and those that run
-// in loops. Compares them with the evaluator.
+// in loops, as products to few columns do. Compares convolutions with the evaluator.
 #include "backends/onednn/few_channels.h"
 
 #include <gmock/gmock.h>
@@ -115,6 +115,24 @@ TEST(FewChannels, PointwiseConvolutionsRunInLoops) {
               HasSubstr("(onednn)"));
   EXPECT_THAT(check({"2,33,5,7", "4,33,3,3", "strides=[1,1], padding=[0,0], padding_high=[0,0]"}),
               HasSubstr("(onednn)"));
+}
+
+TEST(FewChannels, ProductsToFewColumnsRunInLoops) {
+  const auto explained = [](const std::string& rows, const std::string& columns, const std::string& depth,
+                            const std::string& op = "linear") {
+    const std::string matrix = op == "matmul" ? depth + "," + columns : columns + "," + depth;
+    return program_of("graph @f(%x: f32[" + rows + "," + depth + "], %w: f32[" + matrix +
+                      "]) {\n  %y = " + op + "(%x, %w)\n  return %y\n}\n")
+        ->explain(false);
+  };
+  EXPECT_THAT(explained("100", "3", "64"), Not(HasSubstr("(onednn)")));
+  EXPECT_THAT(explained("N", "2", "64"), Not(HasSubstr("(onednn)")));
+  EXPECT_THAT(explained("2,N", "5", "512"), Not(HasSubstr("(onednn)")));
+  EXPECT_THAT(explained("100", "3", "63"), HasSubstr("(onednn)"));
+  EXPECT_THAT(explained("100", "4", "511"), HasSubstr("(onednn)"));
+  EXPECT_THAT(explained("100", "6", "512"), HasSubstr("(onednn)"));
+  EXPECT_THAT(explained("100", "N", "512"), HasSubstr("(onednn)"));
+  EXPECT_THAT(explained("100", "3", "64", "matmul"), HasSubstr("(onednn)"));  // columns are not dense
 }
 
 TEST(FewChannels, DepthwiseFiltersRunInLoops) {
