@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -76,11 +78,12 @@ bool repeats_folds(size_t reductions, const LoweredKernel& kernel) {
   return folds > reductions;
 }
 
-// The elements that a kernel computes values from, as sums of loop variables: x[i + k, j] varies along i + k and along j. A set of
-// variables with one coefficient is a number with a bit for each.
+// The elements that a kernel computes values from, as sums of loop variables: x[i + k, j] varies along i + k and along j, and so does x[f(i +
+// k), j]. A set of variables with one coefficient is a number with a bit for each.
 class Directions {
  public:
-  explicit Directions(const Kernel& kernel) : of_(kernel.types.size()), from_memory_(kernel.types.size()) {
+  explicit Directions(const Kernel& kernel)
+      : of_(kernel.types.size()), from_memory_(kernel.types.size()), is_sum_(kernel.types.size()) {
     visit(kernel, kernel.body);
   }
 
@@ -121,11 +124,21 @@ class Directions {
         if (!load || !loops_.contains(r)) append(found, r);
       }
       if (load) add_address(kernel, s, found);
+      if (is_sum(s) && found.size() > 1)
+        found = {std::accumulate(found.begin(), found.end(), uint64_t{0}, std::bit_or{})};
       each_result(s, [&](Ref r) {
         of_[r] = found;
         from_memory_[r] = memory;
+        is_sum_[r] = is_sum(s);
       });
     }
+  }
+  // Whether the statement adds loop variables and numbers that are the same in all loops.
+  bool is_sum(const Stmt& s) const {
+    if (s.kind == Stmt::Kind::index) return true;
+    return s.kind == Stmt::Kind::op && s.op == ops::add && std::ranges::all_of(s.args, [&](Ref r) {
+             return is_sum_[r] || (of_[r].empty() && !from_memory_[r]);
+           });
   }
   void append(std::vector<uint64_t>& found, Ref r) const {
     for (const uint64_t d : of_[r])
@@ -145,7 +158,7 @@ class Directions {
   }
 
   std::vector<std::vector<uint64_t>> of_;
-  std::vector<bool> from_memory_;
+  std::vector<bool> from_memory_, is_sum_;
   std::set<Ref> loops_;
   int axes_ = 0;
 };
