@@ -100,6 +100,8 @@ class Directions {
   }
   // Whether the value is computed from loads, not from loop variables and sizes alone.
   bool from_memory(Ref value) const { return from_memory_[value]; }
+  // Whether the value is a function of one loop variable, or of a sum of some.
+  bool is_position(Ref value) const { return !from_memory_[value] && of_[value].size() == 1; }
   bool is_loop(Ref value) const { return loops_.contains(value); }
   bool varies(Ref value, uint64_t variables) const {
     return std::ranges::any_of(of_[value], [&](uint64_t d) { return (d & variables) != 0; });
@@ -208,13 +210,18 @@ bool repeats_maps(const std::set<OpId>& maps, const LoweredKernel& kernel, const
       }
       if (s.kind == Stmt::Kind::op) {
         const bool hoisted = lanes && !directions.varies(s.result, directions.bit(loop.axes.back()));
-        // Cheap functions of loop variables, such as masks, take no longer than a load.
-        const bool free = hoisted || (!directions.from_memory(s.result) && !op(s.op).expensive);
+        // Cheap functions of several loop variables, such as masks, take no longer than a load.
+        const bool cheap =
+            !directions.from_memory(s.result) && !directions.is_position(s.result) && !op(s.op).expensive;
+        const bool free = hoisted || cheap;
         const bool is_map = maps.contains(s.op) || s.op == ops::index_in;  // of a gather
         const bool repeats = !free && is_map && directions.repeats(s.result, variables);
         (repeats ? repeated : rest) += free ? 0 : cost_of_map(s.op);
         if (repeats) read.insert(s.args.begin(), s.args.end());
       }
+      if (s.kind == Stmt::Kind::cast && directions.is_position(s.result) &&
+          directions.repeats(s.result, variables))
+        ++repeated;
       if (s.kind == Stmt::Kind::store) {
         const auto buffer = static_cast<size_t>(s.buffer);  // locals follow the others
         const ValueId* v =
