@@ -169,6 +169,19 @@ def test_memory_of_a_view_as_real():
     assert not z.any()
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_views_of_transposed_results(grad, dynamic):
+    """A real part is a view whose strides are those that PyTorch gives the complex tensor."""
+    part = lambda x: torch.polar(x.abs(), x).real
+    pair = lambda x: torch.view_as_real(torch.polar(x.abs(), x) * 2)[..., 1]
+    compiled = [torch.compile(f, backend="tenon", dynamic=dynamic) for f in (part, pair)]
+    for n in (5, 6) if dynamic else (5,):
+        x = torch.randn(7, 4, n, 3).permute(3, 2, 1, 0).requires_grad_(grad)
+        for f, g in zip((part, pair), compiled):
+            torch.testing.assert_close(g(x), f(x), check_stride=True)
+
+
 def test_what_no_rule_computes():
     """A square root, a sum of another dtype, and half precision."""
     root = lambda z: z * (2 * z).sqrt()

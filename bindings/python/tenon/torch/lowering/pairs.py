@@ -41,7 +41,7 @@ def rewrite(gm):
             continue
         try:
             with gm.graph.inserting_before(n), pairs.instead_of(n):
-                n.replace_all_uses_with(_applied(rule, pairs, *n.args, **n.kwargs))
+                n.replace_all_uses_with(_laid_out_like(n, pairs, _applied(rule, pairs, *n.args, **n.kwargs)))
         except Unpaired:
             continue
         replaced.add(n)
@@ -49,6 +49,27 @@ def rewrite(gm):
     for n in reversed(list(gm.graph.nodes)):
         if not n.users and n.op == "call_function" and (n in replaced or n in pairs.new or n in pairs.made):
             gm.graph.erase_node(n)
+
+
+def _laid_out_like(n, p, made):
+    """A node with the elements of `made` and the strides of n, which views of n follow. Strides are compared by their values in the call that
+    is traced, because PyTorch writes equal ones in many ways."""
+    def steps(x):
+        value = lambda s: s if isinstance(s, int) else s.node.hint
+        val = x.meta["val"]
+        return [0 if value(size) == 1 else value(step) for size, step in zip(val.shape, val.stride())]
+
+    wanted = steps(n)
+    if steps(made) == wanted:
+        return made
+    if None in wanted:
+        raise Unpaired(n.name)
+    order = sorted(range(len(wanted)), key=lambda axis: -wanted[axis])
+    stored = p(aten.clone.default, p(aten.permute.default, made, order), memory_format=torch.contiguous_format)
+    made = p(aten.permute.default, stored, [order.index(axis) for axis in range(len(order))])
+    if steps(made) != wanted:
+        raise Unpaired(n.name)
+    return made
 
 
 def _applied(rule, *args, **keywords):
