@@ -1,7 +1,7 @@
 """Random programs of PyTorch: inputs, statements and outputs, printed as a Python script that needs no other file.
 
 `generate(seed)` draws a template of a statement, fills its placeholders with variables and numbers, and keeps the statement if
-eager accepts it at all three choices of sizes. So a template need not know shapes. Placeholders: {f} a float tensor, {a} any
+eager accepts it at all three choices of sizes, which are large for every fourth seed. So a template need not know shapes. Placeholders: {f} a float tensor, {a} any
 tensor, {i} an integer tensor, {b} a bool tensor, {m} a float tensor that broadcasts with {f}, {d} {e} dimensions of the first
 tensor, {n} a number, {c} a small positive float, {k} a small positive integer, {s} a slice, {t} a dtype, {w} {v} weights.
 Tested by tests/campaign/campaign_test.py.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 SIZES = [{"B": 2, "N": 7, "M": 12, "K": 5}, {"B": 3, "N": 13, "M": 6, "K": 9}, {"B": 5, "N": 33, "M": 17, "K": 2}]
+LARGE = [{"B": 2, "N": 181, "M": 300, "K": 70}, {"B": 3, "N": 130, "M": 257, "K": 64}, {"B": 4, "N": 96, "M": 515, "K": 33}]
 SHAPES = ["", "M", "N", "B, N", "N, M", "B, N, M", "B, N, M", "N, 1", "1, M", "B, 1, M", "B, 3, N, M", "B, 2, N, 8", "K", "N, K",
           "M, K", "B, K", "B, 4, 8, 8", "B, N, 1", "1", "4, 6", "B, 64"]
 
@@ -106,7 +107,7 @@ WORDS = {
     "t": ["torch.float32", "torch.float64", "torch.bfloat16", "torch.float16", "torch.int64", "torch.int32", "torch.bool", "torch.uint8", "torch.int8"],
 }
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-LIMIT = 40000       # elements of a value
+LIMIT = 40000       # elements of a value; of a large program 40 times as many
 
 
 @dataclass
@@ -122,6 +123,7 @@ class Program:
     statements: list = field(default_factory=list)      # (name or None, text)
     outputs: list = field(default_factory=list)
     dynamic: object = None
+    large: bool = False     # sizes at which reductions run in parts, and products by matrices that fill no cache
 
     def body(self):
         lines = [f"{name} = {text}" if name else text for name, text in self.statements]
@@ -129,7 +131,7 @@ class Program:
 
     def source(self):
         names = ", ".join(i.name for i in self.inputs)
-        text = ["import torch", "import torch.nn.functional as F", "", f"SIZES = {SIZES}", f"DYNAMIC = {self.dynamic}", "", "", "def inputs(s):",
+        text = ["import torch", "import torch.nn.functional as F", "", f"SIZES = {LARGE if self.large else SIZES}", f"DYNAMIC = {self.dynamic}", "", "", "def inputs(s):",
                 f"    torch.manual_seed({self.seed} + s)", "    B, N, M, K = SIZES[s].values()"]
         for i in self.inputs:
             text += ["    " + line for line in i.lines]
@@ -193,7 +195,8 @@ def draw_input(r, name, base):
 class Generator:
     def __init__(self, seed):
         self.r = random.Random(seed)
-        self.program = Program(seed)
+        self.program = Program(seed, large=seed % 4 == 3)
+        self.limit = LIMIT * (40 if self.program.large else 1)
         self.values = []        # per choice of sizes: name -> tensor
         self.fresh = 0
 
@@ -323,7 +326,7 @@ class Generator:
             for env in self.values:
                 if define:
                     out = eval(text, env)
-                    if not isinstance(out, torch.Tensor) or out.numel() > LIMIT or out.dim() > 6 or out.layout != torch.strided or out.is_complex():
+                    if not isinstance(out, torch.Tensor) or out.numel() > self.limit or out.dim() > 6 or out.layout != torch.strided or out.is_complex():
                         return False
                     results.append(out)
                 else:
@@ -343,7 +346,7 @@ class Generator:
             self.program.statements.append((name, text))
             return True
         for env in self.values:
-            if any(isinstance(t, torch.Tensor) and (t.numel() > LIMIT or not sound(t, None)) for t in env.values()):
+            if any(isinstance(t, torch.Tensor) and (t.numel() > self.limit or not sound(t, None)) for t in env.values()):
                 return False
         self.program.statements.append((None, text))
         return True
