@@ -43,7 +43,7 @@ void multiply(const Product& p, const float* matrix, int64_t next, int64_t strid
                      .y_stride = p.y_stride,
                      .adds = p.adds,
                      .x_step = p.x_step,
-                     .half = p.columns - j <= panel_width() / 2});
+                     .columns = p.columns - j});
 }
 
 void pack(const float* rows, int64_t stride, int64_t count, int64_t length, float* panels) {

@@ -238,7 +238,7 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
                        .depth = depth,
                        .y = scores + j,
                        .y_stride = block_,
-                       .half = seen - j <= w / 2});
+                       .columns = seen - j});
   }
   const auto hidden = static_cast<int32_t>(std::min<int64_t>(r.first + 1 - block.first, block.count));
   float *weights = item.scratch + parts_.weights, *factors = item.scratch + parts_.factors,
@@ -278,7 +278,7 @@ bool AttentionStep::compute_block(const Item& item, const Rows& r, const Keys& b
                      .y = sums + j,
                      .y_stride = whole_panels(width),
                      .factors = factors,
-                     .half = width - j <= w / 2});
+                     .columns = width - j});
   return true;
 }
 

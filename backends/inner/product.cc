@@ -101,7 +101,7 @@ struct Tiles {
   int lanes, most;                               // elements of a vector, rows of the largest tile
   std::array<TileFn, kMostTileRows> of = {};     // of 1, 2, ... rows
   std::array<TileFn, kMostTileRows> ahead = {};  // likewise, for PanelProductOf::ahead
-  std::array<TileFn, kMostTileRows> half = {};   // for PanelProductOf::half
+  std::array<TileFn, kMostTileRows> half = {};   // of half a panel
   void (*transpose)(const T*, int64_t, T*, int64_t) = nullptr;  // of a square of lanes
 };
 
@@ -167,7 +167,7 @@ void pack(const T* matrix, int64_t column_stride, int64_t stride, int64_t count,
 template <class T>
 void multiply_rows(const PanelProductOf<T>& product) {
   const Tiles<T>& t = tiles<T>();
-  const auto& of = product.half ? t.half : product.ahead ? t.ahead : t.of;
+  const auto& of = product.columns <= t.lanes ? t.half : product.ahead ? t.ahead : t.of;
   PanelProductOf<T> part = product;
   int64_t left = product.rows;
   for (int64_t parts = (left + t.most - 1) / t.most; parts > 0; --parts) {  // tiles of nearly the same size

@@ -22,7 +22,7 @@ void pack_columns(const float* matrix, int64_t column_stride, int64_t stride, in
 void pack_columns(const double* matrix, int64_t column_stride, int64_t stride, int64_t count, int64_t depth,
                   double* panel);
 
-// y = first + x * panel, for panel_width() columns of y, or half of them.
+// y = first + x * panel, for panel_width() columns of y.
 template <class T>
 struct PanelProductOf {
   const T* x;
@@ -39,7 +39,8 @@ struct PanelProductOf {
       false;  // to y when the sum is complete. A long sum is rounded less if its parts are added up like this
   int64_t x_step = 1;  // from one element of a row of x to the next
   bool ahead = false;  // the next product reads the panel that follows, which is in no near cache
-  bool half = false;   // only for the first half of the columns of y
+  // How many columns of y are wanted. If they are at most half of a panel, the others stay as they are.
+  int64_t columns = INT64_MAX;
 };
 using PanelProduct = PanelProductOf<float>;
 void multiply(const PanelProduct& product);

@@ -39,7 +39,7 @@ TEST(Product, PanelsOfAllTileSizes) {
                   .factors = start == 2 ? factors.data() : nullptr,
                   .adds = start == 3,
                   .x_step = x_step,
-                  .half = half});
+                  .columns = half ? w / 2 : w});
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t j = 0; j < y_stride; ++j) {
             const auto at = static_cast<size_t>(r * y_stride + j);
