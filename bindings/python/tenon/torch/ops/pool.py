@@ -4,13 +4,14 @@ The elements of the windows and their places (indices into the flattened plane) 
 Tested by tests/torch/test_lower.py.
 """
 
-from ...graph_text import FLOATS, Raw, Unsupported
+from ...graph_text import FLOATS, Unsupported
 from ..lowering import sizes
 from ..lowering.sizes import floor_div, size
 from ..lowering.tensors import dtype_of
 from .copy import not_channels_last
 from .index import neutral
 from .row import row
+from .special import bits_of, from_bits
 
 _WIDEST = 40      # elements of a window; in a larger one PyTorch is faster
 
@@ -97,7 +98,7 @@ def uneven_windows(e, extent, n, longest):
 
 
 def _windows_along(e, extent, n):
-    """(position, inside) of uneven_windows(), whether the windows are even: they cut the axis into equal parts."""
+    """(position, inside, even): the first two of uneven_windows(); even: whether the windows cut the axis into equal parts."""
     even = sizes.same(sizes.remainder(extent, n), 0)
     return *uneven_windows(e, extent, n, floor_div(extent, n) if even else longest_window(extent, n)), even
 
@@ -134,12 +135,12 @@ def _ordered(e, bits):
 
 
 def _keys(e, x, extents):
-    place = _places(e, [e.iota((n, 1), axis=0) for n in extents], extents)
-    place = e.reshape(place, extents)
+    """The keys of the elements of x, whose last axes are the plane."""
+    place = e.reshape(_places(e, [e.iota((n, 1), axis=0) for n in extents], extents), extents)
     x = e.cast(x, "f32")
     nan = e.map("isnan", x)
     x = e.map("where", e.map("eq", x, e.scalar_like(x, 0)), e.scalar_like(x, 0), x)  # -0 and 0 are equal
-    upper = e.map("where", nan, e.full(_NAN, "i32"), _ordered(e, e.op("bitcast", [x], "i32", x.shape, dtype=Raw("i32"))))
+    upper = e.map("where", nan, e.full(_NAN, "i32"), _ordered(e, bits_of(e, x)))
     lower = e.map("where", nan, place, e.map("sub", e.full(_LOWER, "i64"), place))
     return e.map("bit_or", e.map("shift_left", e.cast(upper, "i64"), e.full(32, "i64")), lower)
 
@@ -149,9 +150,8 @@ def _from_keys(e, keys, dtype):
     upper = e.cast(e.map("shift_right", keys, e.full(32, "i64")), "i32")
     lower = e.map("bit_and", keys, e.full(_LOWER, "i64"))
     nan = e.map("eq", upper, e.full(_NAN, "i32"))
-    bits = _ordered(e, upper)
-    return (e.cast(e.op("bitcast", [bits], "f32", bits.shape, dtype=Raw("f32")), dtype),
-            e.map("where", nan, lower, e.map("sub", e.full(_LOWER, "i64"), lower)))
+    place = e.map("where", nan, lower, e.map("sub", e.full(_LOWER, "i64"), lower))
+    return e.cast(from_bits(e, _ordered(e, upper)), dtype), place
 
 
 @row("adaptive_max_pool2d", "adaptive_max_pool3d")

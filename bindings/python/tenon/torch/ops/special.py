@@ -174,12 +174,14 @@ _MANTISSA = {"f32": 23, "f64": 52}
 _DROPPED = {"bf16": 16, "f16": 13, "f32": 0, "f64": 0}  # mantissa bits that the dtype lacks of the dtype it is computed in
 
 
-def _bits(e, x):
+def bits_of(e, x):
+    """The bits of f32 or f64 as integers of the same size."""
     kind = "i64" if x.dtype == "f64" else "i32"
     return e.op("bitcast", [x], kind, x.shape, dtype=Raw(kind))
 
 
-def _from_bits(e, bits):
+def from_bits(e, bits):
+    """The f32 or f64 that have these bits."""
     kind = "f64" if bits.dtype == "i64" else "f32"
     return e.op("bitcast", [bits], kind, bits.shape, dtype=Raw(kind))
 
@@ -201,8 +203,8 @@ def _reinterpreted(e, x, dtype):
     if pair == {"bf16", "i16"}:
         half = e.full(16, "i32")
         if x.dtype == "bf16":
-            return e.cast(e.map("shift_right", _bits(e, e.cast(x, "f32")), half), "i16")
-        return e.cast(_from_bits(e, e.map("shift_left", e.cast(x, "i32"), half)), "bf16")
+            return e.cast(e.map("shift_right", bits_of(e, e.cast(x, "f32")), half), "i16")
+        return e.cast(from_bits(e, e.map("shift_left", e.cast(x, "i32"), half)), "bf16")
     if pair == {"i8", "u8"}:
         return e.cast(x, dtype)
     if pair not in ({"f32", "i32"}, {"f64", "i64"}):
@@ -246,14 +248,14 @@ def _(e, x):
     if x.dtype == "bool":
         return e.full(False, "bool", x.shape)
     if x.dtype in FLOATS:
-        x = _bits(e, e.wide(x))
+        x = bits_of(e, e.wide(x))
     return e.map("lt", x, e.scalar_like(x, 0))
 
 
 def _with_sign(e, x, of):
-    bits, sign = _bits(e, x), _bits(e, of)
+    bits, sign = bits_of(e, x), bits_of(e, of)
     mask = e.scalar_like(bits, _sign_bit(bits))
-    return _from_bits(e, e.map("bit_or", e.map("bit_and", bits, e.map("bit_not", mask)), e.map("bit_and", sign, mask)))
+    return from_bits(e, e.map("bit_or", e.map("bit_and", bits, e.map("bit_not", mask)), e.map("bit_and", sign, mask)))
 
 
 @row("copysign.Tensor", "copysign.Scalar")
@@ -268,10 +270,10 @@ def _(e, x, toward):
         raise Unsupported("nextafter of integers")
     step = 1 << _DROPPED[x.dtype]
     a, b = e.wide(x), e.wide(toward)
-    bits = _bits(e, a)
+    bits = bits_of(e, a)
     zero, one = e.scalar_like(a, 0.0), e.scalar_like(bits, step)
     away = e.map("eq", e.map("lt", a, b), e.map("gt", a, zero))
-    moved = _from_bits(e, e.map("where", away, e.map("add", bits, one), e.map("sub", bits, one)))
+    moved = from_bits(e, e.map("where", away, e.map("add", bits, one), e.map("sub", bits, one)))
     if x.dtype == "f16":  # numbers below 2^-14 have a spacing of 2^-24, and the next number after 65504 is infinity
         size, edge, unit = e.map("abs", a), e.scalar_like(a, 2.0**-14), e.scalar_like(a, 2.0**-24)
         below = e.map("where", away, e.map("lt", size, edge), e.map("le", size, edge))
@@ -280,7 +282,7 @@ def _(e, x, toward):
         moved = e.map("where", e.map("isinf", a), _with_sign(e, e.scalar_like(a, 65504.0), a), moved)
         least = _with_sign(e, unit, b)
     else:
-        least = _with_sign(e, _from_bits(e, one), b)
+        least = _with_sign(e, from_bits(e, one), b)
     y = e.map("where", e.map("eq", a, zero), least, moved)
     y = e.map("where", e.map("eq", a, b), b, y)
     unordered = e.map("logical_or", e.map("isnan", a), e.map("isnan", b))
@@ -296,12 +298,12 @@ def _(e, x):
     bias, lift = (1022, 64) if a.dtype == "f64" else (126, 64)
     size = e.map("abs", a)
     tiny = e.map("lt", size, e.scalar_like(a, 2.0**-bias))
-    bits = _bits(e, e.map("where", tiny, e.map("mul", a, e.scalar_like(a, 2.0**lift)), a))
+    bits = bits_of(e, e.map("where", tiny, e.map("mul", a, e.scalar_like(a, 2.0**lift)), a))
     number = lambda v: e.scalar_like(bits, v)
     mask = (0x7FF if a.dtype == "f64" else 0xFF) << mantissa
     exponent = e.map("sub", e.map("shift_right", e.map("bit_and", bits, number(mask)), number(mantissa)), number(bias))
     exponent = e.map("where", tiny, e.map("sub", exponent, number(lift)), exponent)
-    fraction = _from_bits(e, e.map("bit_or", e.map("bit_and", bits, number(~mask)), number(bias << mantissa)))
+    fraction = from_bits(e, e.map("bit_or", e.map("bit_and", bits, number(~mask)), number(bias << mantissa)))
     plain = e.map("logical_and", e.map("isfinite", a), e.map("ne", a, e.scalar_like(a, 0.0)))
     fraction = e.cast(e.map("where", plain, fraction, a), x.dtype)
     return fraction, e.cast(e.map("where", plain, exponent, number(0)), "i32")
