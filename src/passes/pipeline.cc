@@ -42,6 +42,7 @@ Graph view_unread_inputs(const Graph& graph, const Placement& placement) {
   std::vector<bool> strided(graph.nodes.size(), false);
   for (const InputBinding& in : graph.inputs)
     strided[in.value] = in.strides && *in.strides != dense_strides(*graph.dims, graph.type(in.value).shape);
+  if (std::ranges::count(strided, true) == 0) return graph;
   const auto is_unread = [&](ValueId v, ValueId operand) {
     const std::string backend = placement.keeps(graph, v);
     return !backend.empty() && !placement.reads(graph, backend, v, operand);
