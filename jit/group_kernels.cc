@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "jit/kernel/walk.h"
 #include "jit/pipeline.h"
@@ -149,13 +148,13 @@ std::vector<std::pair<int, int>> inplace(std::span<const LoweredKernel> kernels,
   }
   if (outputs.empty()) return pairs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // A kernel that only reads, as one that sums parts up, reads what an earlier kernel has overwritten.
-    bool written = false;
-    const bool safe = std::ranges::all_of(kernels, [&](const LoweredKernel& k) {
-      const bool writes = k.uses(outputs[0]), reads = k.uses(inputs[i]);
-      const bool late = std::exchange(written, written || writes) && !writes;
-      return !reads || (std::ranges::count(k.inplace, inputs[i]) && !late);
-    });
+    bool safe = true, written = false;
+    for (const LoweredKernel& k : kernels) {
+      const bool writes = k.uses(outputs[0]);
+      // A kernel that only reads, such as one that adds parts up, must not follow one that writes.
+      if (k.uses(inputs[i])) safe = safe && std::ranges::count(k.inplace, inputs[i]) && (writes || !written);
+      written = written || writes;
+    }
     if (safe) pairs.push_back({0, static_cast<int>(i)});
   }
   return pairs;

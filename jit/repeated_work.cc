@@ -126,12 +126,13 @@ class Directions {
         if (!load || !loops_.contains(r)) append(found, r);
       }
       if (load) add_address(kernel, s, found);
-      if (is_sum(s) && found.size() > 1)
+      const bool sum = is_sum(s);
+      if (sum && found.size() > 1)
         found = {std::accumulate(found.begin(), found.end(), uint64_t{0}, std::bit_or{})};
       each_result(s, [&](Ref r) {
         of_[r] = found;
         from_memory_[r] = memory;
-        is_sum_[r] = is_sum(s);
+        is_sum_[r] = sum;
       });
     }
   }

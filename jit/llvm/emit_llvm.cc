@@ -187,11 +187,11 @@ class Emitter final : OpEmitter {
     const Axis& axis = s.axes.back();
     const size_t results = s.combine.size();
     const std::string name = hint(axis.var);
+    const auto type_of = [&](size_t r) { return compute_type(k_.types[s.yields[r]]); };
     auto fold = [&](size_t u, const std::vector<std::string>& values, const std::string& keep) {
       for (size_t r = 0; r < results; ++r) {
         Carried& c = carried[u % s.unroll * results + r];
-        std::string next =
-            combine(s.combine[r], compute_type(k_.types[s.yields[r]]), w_, c.value, values[r], c.hint);
+        std::string next = combine(s.combine[r], type_of(r), w_, c.value, values[r], c.hint);
         c.value = keep.empty() ? next : select(keep, c.type, next, c.value, c.hint);
       }
     };
@@ -209,16 +209,12 @@ class Emitter final : OpEmitter {
       f_.loop(name + ".block", from, to, false, carried, [&](const std::string& index) -> Int {
         const Int stop = f_.min(f_.add(Int(index), block), to);
         const std::vector<Carried> totals = carried;
-        for (size_t i = 0; i < carried.size(); ++i) {
-          const size_t r = i % results;
-          carried[i].value = identity(s.combine[r], compute_type(k_.types[s.yields[r]]), w_);
-        }
+        for (size_t i = 0; i < carried.size(); ++i)
+          carried[i].value = identity(s.combine[i % results], type_of(i % results), w_);
         f_.loop(name, Int(index), stop, true, carried, one_step);
-        for (size_t i = 0; i < carried.size(); ++i) {
-          const size_t r = i % results;
-          carried[i].value = combine(s.combine[r], compute_type(k_.types[s.yields[r]]), w_, totals[i].value,
+        for (size_t i = 0; i < carried.size(); ++i)
+          carried[i].value = combine(s.combine[i % results], type_of(i % results), w_, totals[i].value,
                                      carried[i].value, totals[i].hint);
-        }
         return stop;
       });
     };
