@@ -7,8 +7,10 @@
 namespace tenon::bodies {
 namespace {
 
-constexpr int64_t kShort = 4;  // elements of a window, which is summed without a loop
-constexpr int64_t kMany = 16;  // windows along an axis, which fill the lanes
+constexpr int64_t kShort = 4;  // elements of a window that is summed without a loop, at most
+constexpr int64_t kMany = 16;  // windows along an axis that fill the lanes, at least
+
+ValueId i64_number(Builder& b, Dim n) { return b.size(n, DType::i64); }
 
 ValueId channels_last_again(Builder& b, ValueId y) {
   return b(ops::transpose, {y}, {{"perm", to_channels_last(b.type(y).rank())}});
@@ -151,15 +153,14 @@ Dim longest_window(DimTable& dims, Dim size, Dim windows) {
 }  // namespace
 
 UnevenWindows uneven_windows(Builder& b, Dim size, Dim windows) {
-  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
   const auto window = [&](int64_t first) {
     return b(ops::iota, {}, {{"shape", Dims{windows}}, {"dtype", DType::i64}, {"start", Scalar::of(first)}});
   };
-  const auto times_size = [&](ValueId v) { return b(ops::mul, {v, number(size)}); };
+  const auto times_size = [&](ValueId v) { return b(ops::mul, {v, i64_number(b, size)}); };
   UnevenWindows made;
-  made.starts = b(ops::floor_div, {times_size(window(0)), number(windows)});
-  const ValueId past = b(ops::add, {times_size(window(1)), number(b.dims().sub(windows, 1))});
-  made.counts = b(ops::sub, {b(ops::floor_div, {past, number(windows)}), made.starts});
+  made.starts = b(ops::floor_div, {times_size(window(0)), i64_number(b, windows)});
+  const ValueId past = b(ops::add, {times_size(window(1)), i64_number(b, b.dims().sub(windows, 1))});
+  made.counts = b(ops::sub, {b(ops::floor_div, {past, i64_number(b, windows)}), made.starts});
   made.longest = longest_window(b.dims(), size, windows);
   return made;
 }
@@ -168,13 +169,12 @@ namespace {
 
 // The sum of windows of few elements: one gather for each element, which needs no loop over a window.
 ValueId sum_of_short(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
-  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
-  const ValueId last = number(b.dims().sub(b.shape(x)[axis], 1));
+  const ValueId last = i64_number(b, b.dims().sub(b.shape(x)[axis], 1));
   ValueId sum = b(ops::gather, {x, at.starts}, {{"axis", Dim(axis)}, {"wrap", false}});
   for (int64_t k = 1; k < at.longest.value(); ++k) {
-    const ValueId place = b(ops::minimum, {b(ops::add, {at.starts, number(k)}), last});
+    const ValueId place = b(ops::minimum, {b(ops::add, {at.starts, i64_number(b, k)}), last});
     const ValueId element = b(ops::gather, {x, place}, {{"axis", Dim(axis)}, {"wrap", false}});
-    const ValueId inside = along(b, b(ops::lt, {number(k), at.counts}), b.type(x).rank(), axis);
+    const ValueId inside = along(b, b(ops::lt, {i64_number(b, k), at.counts}), b.type(x).rank(), axis);
     sum = b(ops::add, {sum, b(ops::where, {inside, element, like(b, x, 0)})});
   }
   return sum;
@@ -182,11 +182,10 @@ ValueId sum_of_short(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
 
 // The sum of windows in one loop, in which neighbouring windows are neighbouring lanes.
 ValueId sum_of_many(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
-  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
   const Dim windows = b.shape(at.starts)[0];
   const ValueId element =
       b.reshape(b(ops::iota, {}, {{"shape", Dims{at.longest}}, {"dtype", DType::i64}}), {at.longest, Dim(1)});
-  const ValueId last = number(b.dims().sub(b.shape(x)[axis], 1));
+  const ValueId last = i64_number(b, b.dims().sub(b.shape(x)[axis], 1));
   const ValueId place = b(ops::minimum, {b(ops::add, {at.starts, element}), last});
   const ValueId taken = b(ops::gather, {x, place}, {{"axis", Dim(axis)}, {"wrap", false}});
   Dims shape(b.type(x).rank() + 1 - axis, Dim(1));
@@ -199,8 +198,8 @@ ValueId sum_of_many(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
 // The sum of windows in one loop. It reads windows as long as the longest one, which end in x; the elements in front of the real window
 // and behind it do not count.
 ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
-  const auto number = [&](Dim n) { return b.size(n, DType::i64); };
-  const ValueId first = b(ops::minimum, {at.starts, number(b.dims().sub(b.shape(x)[axis], at.longest))});
+  const ValueId first =
+      b(ops::minimum, {at.starts, i64_number(b, b.dims().sub(b.shape(x)[axis], at.longest))});
   const ValueId seen = windows_along(b, x, axis, at.longest);
   const ValueId taken = b(ops::gather, {seen, first}, {{"axis", Dim(axis)}, {"wrap", false}});
   const ValueId element = b(ops::iota, {}, {{"shape", Dims{at.longest}}, {"dtype", DType::i64}});
@@ -208,7 +207,7 @@ ValueId sum_of_long(Builder& b, ValueId x, int axis, const UnevenWindows& at) {
   const auto upright = [&](ValueId v) { return b.reshape(v, {windows, Dim(1)}); };
   const ValueId offset = b(ops::sub, {element, upright(b(ops::sub, {at.starts, first}))});
   const ValueId inside =
-      b(ops::logical_and, {b(ops::ge, {offset, number(0)}), b(ops::lt, {offset, upright(at.counts)})});
+      b(ops::logical_and, {b(ops::ge, {offset, i64_number(b, 0)}), b(ops::lt, {offset, upright(at.counts)})});
   const int rank = b.type(x).rank();
   Dims shape(rank + 1 - axis, Dim(1));
   shape.front() = windows;

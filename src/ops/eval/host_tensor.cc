@@ -167,18 +167,20 @@ void copy_strided(const char* from, const std::vector<int64_t>& from_strides, ch
                   const std::vector<int64_t>& to_strides, const std::vector<int64_t>& shape, int64_t item) {
   for (int64_t size : shape)
     if (size == 0) return;
+  if (shape.empty()) {
+    std::memcpy(to, from, static_cast<size_t>(item));
+    return;
+  }
   int64_t at[kMaxRank + 2] = {};
-  const size_t outer = shape.empty() ? 0 : shape.size() - 1;
-  const int64_t count = shape.empty() ? 1 : shape[outer];
-  const int64_t from_step = shape.empty() ? 0 : from_strides[outer] * item;
-  const int64_t to_step = shape.empty() ? 0 : to_strides[outer] * item;
+  const size_t outer = shape.size() - 1;
+  const int64_t from_step = from_strides[outer] * item, to_step = to_strides[outer] * item;
   const auto copy = item == 1   ? copy_row<int8_t>
                     : item == 2 ? copy_row<int16_t>
                     : item == 4 ? copy_row<int32_t>
                                 : copy_row<int64_t>;
   TENON_CHECK(item == 1 || item == 2 || item == 4 || item == 8, "an element of 1, 2, 4 or 8 bytes");
   for (;;) {
-    copy(from, from_step, to, to_step, count);
+    copy(from, from_step, to, to_step, shape[outer]);
     size_t axis = outer;
     for (;;) {
       if (axis == 0) return;
