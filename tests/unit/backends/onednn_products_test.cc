@@ -5,6 +5,11 @@ namespace tenon {
 namespace {
 
 TEST(OneDnn, Matmul) {
+  constexpr const char* kEveryOtherColumn = R"(graph @f(%a: f32[N,16], %b: f32[8,M]) {
+    %s = slice(%a){axis=1, start=1, end=16, step=2}
+    %y = matmul(%s, %b)
+    return %y
+  })";
   const OneDnnCase cases[] = {
       {"plain",
        "graph @f(%a: f32[N,K], %b: f32[K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
@@ -60,22 +65,8 @@ TEST(OneDnn, Matmul) {
        "graph @f(%a: f32[K], %b: f32[A,K,M]) {\n %y = matmul(%a, %b)\n return %y\n}",
        {{8}, {2, 8, 5}},
        "matmul 2x1x8x5 f32"},
-      {"every other column",
-       R"(graph @f(%a: f32[N,16], %b: f32[8,M]) {
-        %s = slice(%a){axis=1, start=1, end=16, step=2}
-        %y = matmul(%s, %b)
-        return %y
-      })",
-       {{5, 16}, {8, 21}},
-       "matmul 5x8x21 f32"},
-      {"every other column is stored first",
-       R"(graph @f(%a: f32[N,16], %b: f32[8,M]) {
-        %s = slice(%a){axis=1, start=1, end=16, step=2}
-        %y = matmul(%s, %b)
-        return %y
-      })",
-       {{5, 16}, {8, 21}},
-       "step 0 (cpu): slice"},
+      {"every other column", kEveryOtherColumn, {{5, 16}, {8, 21}}, "matmul 5x8x21 f32"},
+      {"every other column is stored first", kEveryOtherColumn, {{5, 16}, {8, 21}}, "step 0 (cpu): slice"},
       {"a flipped factor is stored first",
        R"(graph @f(%a: f32[N,8], %b: f32[8,M]) {
         %s = flip(%b){axes=[1]}
