@@ -1,4 +1,4 @@
-// Convolutions to few channels and products to few columns. The library computes 16 channels at a time, so it wastes most of its work on them.
+// Convolutions to few channels and products to few columns. The library computes 16 of them at a time, so it wastes most of its work.
 // Tested by tests/unit/backends/few_channels_test.cc.
 #pragma once
 

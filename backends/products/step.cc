@@ -73,6 +73,8 @@ struct FewRowsStep::Run {
 };
 
 void FewRowsStep::plan(int most_threads) {
+  TENON_CHECK(matrix.strides[0] == 1 || matrix.strides[1] == 1,
+              "the rows or the columns of the matrix are dense");
   x_rows_ = rows_of(x);
   y_rows_ = rows_of(y);
   depth_ = matrix.shape[0];
@@ -80,8 +82,6 @@ void FewRowsStep::plan(int most_threads) {
   copies_x_ = dtype != DType::f32 || !is_regular(x, x_rows_);
   copies_y_ = dtype != DType::f32 || !is_regular(y, y_rows_);
   const int64_t work = depth_ * columns_ * size_of(dtype) / kBytesPerThread;
-  TENON_CHECK(matrix.strides[0] == 1 || matrix.strides[1] == 1,
-              "the rows or the columns of the matrix are dense");
   threads_ = static_cast<int>(std::clamp<int64_t>(work, 1, most_threads));
   const bool in_parts = matrix.strides[0] != 1 && work > 1 && depth_ >= kDepthParts * kLeastDepth &&
                         columns_ * size_of(dtype) < kLongRow;

@@ -123,7 +123,7 @@ class Program:
     statements: list = field(default_factory=list)      # (name or None, text)
     outputs: list = field(default_factory=list)
     dynamic: object = None
-    large: bool = False     # sizes at which reductions run in parts, and products by matrices that fill no cache
+    large: bool = False     # its sizes are LARGE: reductions run in parts, and products of few rows have a back end of their own
 
     def body(self):
         lines = [f"{name} = {text}" if name else text for name, text in self.statements]

@@ -302,6 +302,7 @@ def _as_matrix_product(e, factors, axes, summed):
         for i in mine:
             if not sizes.same(extent.setdefault(i, v.shape[i]), v.shape[i]):
                 return None
+
     def matrix(v, rows, columns):
         """v [.., rows, .., columns, ..], whose other axes have one element."""
         others = [i for i in range(v.rank) if i not in rows + columns]
