@@ -66,6 +66,11 @@ Split split_constants(const Graph& graph);
 // apart: each node gets a group of its own.
 Graph fuse(const Graph& graph, const Placement& placement, bool apart = false);
 
+// Lets groups of loops compute cheap maps again that they read from another group, where they read no more bytes for it and the value
+// need not be stored any more: the gradient of a normalisation reads its operands in 16 bits instead of copies of them in 32 bits. The
+// graph has its groups.
+Graph duplicate_maps(const Graph& graph, const Placement& placement);
+
 // What recompute() did: the most bytes of intermediates alive at once before and after it, about; how many groups
 // run again, and the bytes of what they make.
 struct Recomputed {

@@ -106,8 +106,9 @@ Graph form_groups(const Graph& graph, const Placement& placement, const Without&
   if (placement.finds_faults()) g = after("early_checks", early_checks(g));
   g = after("duplicate_gathers", duplicate_gathers(g));
   g = after("materialize_outputs", materialize_outputs(g));
-  g = after("fuse", fuse(g, placement, /*apart=*/is_left_out(without, "fuse")));
-  return g;
+  const bool apart = is_left_out(without, "fuse");
+  g = after("fuse", fuse(g, placement, apart));
+  return apart ? g : after("duplicate_maps", duplicate_maps(g, placement));
 }
 
 Result<Graph> within_budget(const Graph& graph, int64_t budget, Recomputed* done) {
