@@ -151,7 +151,7 @@ class Writer:
             else:
                 reads = [*step.all_input_nodes, step]
             for n in reads:
-                last[n] = last[self.p.root(n)] = number
+                last[n] = last[self.p.host_views[n].base if n in self.p.host_views else self.p.root(n)] = number
         made = {n for step in order for n in (step.outputs if isinstance(step, Segment) else [step])}
         kept |= {source for source, _, _ in self.p.symbol_source.values()}
         result = {}
@@ -168,9 +168,10 @@ class Writer:
             val = n.meta.get("val")
             if self.p.is_size(n) and self.p.size_text(n) is not None:
                 used |= sizes.symbols(sizes.size(val))
-            elif isinstance(val, torch.Tensor) and n not in self.p.lowered and n.op == "call_function" or n in self.p.host_views:
-                for s in (*val.shape, *val.stride(), *((val.storage_offset(),) if n in self.p.host_views else ())):
-                    used |= sizes.symbols(sizes.size(s))
+            elif n in self.p.host_views:
+                used |= self.p.host_views[n].symbols()
+            elif isinstance(val, torch.Tensor) and n not in self.p.lowered and n.op == "call_function":
+                used |= sizes.symbols_of(*map(sizes.size, (*val.shape, *val.stride())))
         return used.union(*map(self.p.made_of, used))
 
     def _segment(self, segment):
@@ -290,11 +291,9 @@ class Writer:
                                   layouts.normal_strides(shape, sizes.sizes(fake.stride())))
 
     def _view(self, n):
-        root = self.p.root(n)
-        fake, base = n.meta["val"], root.meta["val"]
-        offset = sizes.size(sizes.size(fake.storage_offset()) - sizes.size(base.storage_offset()))
-        self.line(f"{self.name(n)} = view_of({self.argument(root)}, {self.tuple_text(fake.shape)}, "
-                  f"{self.tuple_text(fake.stride())}, {sizes.text(offset)})")
+        view = self.p.host_views[n]
+        self.line(f"{self.name(n)} = view_of({self.argument(view.base)}, {self.tuple_text(view.fake.shape)}, "
+                  f"{self.tuple_text(view.fake.stride())}, {sizes.text(view.offset)})")
 
     def _host(self, n):
         v = self.name(n)

@@ -18,6 +18,7 @@ import torch._dynamo
 from torch._dynamo import symbolic_convert
 from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 from torch._dynamo.utils import counters
+from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 from torch._functorch.partitioners import default_partition
 
@@ -159,13 +160,14 @@ class _Compilation:
         return compile
 
     def _compiled(self, graph, kind):
-        metadata, donated = torch._guards.TracingContext.get().fw_metadata, ()
+        metadata, donated, regenerated = torch._guards.TracingContext.get().fw_metadata, (), ()
         if kind == "backward":
             # If the graph has tokens of effects, PyTorch's indices of donated values are off by their number.
             donated = () if metadata.tokens else metadata.bw_donated_idxs or ()
             metadata.bw_donated_idxs = []  # makes retain_graph=True no error
         else:
             serialization.leave_views_out_of_pickles(metadata)
+            regenerated = _regenerated(metadata)
             self.inputs.describe(graph, metadata)
             if self.inputs.merged:
                 raise _Overlap(overlap.WHY)
@@ -177,7 +179,7 @@ class _Compilation:
         record.saved = self.saved[-1] if kind == "forward" and self.saved else None
         start = report.clock()
         with without_collections():
-            function = _compile(graph, self.now, self.inputs, record, kind, self.saving, donated)
+            function = _compile(graph, self.now, self.inputs, record, kind, self.saving, donated, regenerated)
             if self.saving:
                 function = _savable(function, self.options, record)
             elif self.keeping:
@@ -250,16 +252,22 @@ def _savable(function, options, record):
     return serialization.Function(function, record.compiled, options)
 
 
-def _compile(gm, options, inputs, record, kind, saving, donated):
+def _regenerated(metadata):
+    """The positions of the results that AOTAutograd replaces by views of inputs that it makes from their sizes, strides and storage offsets."""
+    first = len(metadata.tokens) + metadata.num_mutated_inp_runtime_indices
+    return [first + i for i, about in enumerate(metadata.output_info) if about.output_type is OutputType.alias_of_input]
+
+
+def _compile(gm, options, inputs, record, kind, saving, donated, regenerated):
     """kind: "inference", "forward" or "backward". A forward graph never freezes parameters, because a step of training changes them.
-    donated: indices of the saved values that the backward graph may overwrite."""
+    donated: indices of the saved values that the backward graph may overwrite. regenerated: see _regenerated()."""
     function = make_boxed_func(gm.forward)
     try:
         if kind != "inference":
             if saving:
                 raise Refused("gradients are needed: only graphs without gradients can be saved (compile under torch.no_grad())")
             options = dataclasses.replace(options, freeze=False)
-        function, record.compiled = _build(gm, options, inputs, record, kind, donated)
+        function, record.compiled = _build(gm, options, inputs, record, kind, donated, regenerated)
     except Exception as e:
         why = refusal.sentence(e)
         if kind != "backward" and not saving:
@@ -274,12 +282,12 @@ def _compile(gm, options, inputs, record, kind, saving, donated):
     return function
 
 
-def _build(gm, options, inputs, record, kind, donated):
+def _build(gm, options, inputs, record, kind, donated, regenerated):
     """Partitions and compiles the graph. If the library refuses nodes, PyTorch runs these, and the graph is partitioned again."""
     pairs.rewrite(gm)
     banned, seeds = {}, rng.plant(gm, options.rng)
     while True:
-        partition = Partition(gm, banned=banned, seeds=seeds, donated=donated)
+        partition = Partition(gm, banned=banned, seeds=seeds, donated=donated, regenerated=regenerated)
         if kind != "inference" and partition.place != _abi.CPU:
             raise Refused("training graphs on a GPU run in PyTorch")
         static = _static_inputs(partition, kind, inputs)

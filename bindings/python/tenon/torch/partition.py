@@ -4,8 +4,8 @@ Each node gets a level. The nodes of level k that Tenon takes are segment k; PyT
 the segment. A Tenon node is one level above the last PyTorch node that it depends on. So segments are convex, and there are only
 as many as Tenon nodes and PyTorch nodes alternate on the longest path. Every segment that reads a view or a created tensor
 computes it again. The outputs of a segment have PyTorch's own strides. If PyTorch makes a view of the memory of another result,
-the host makes it as a view too.
-Tested by tests/torch/test_fallback.py and test_aot_semantics.py.
+the host makes it as a view too. A result that AOTAutograd replaces by a view of an input to which the graph writes is made as that view.
+Tested by tests/torch/test_fallback.py, test_aot_semantics.py and test_views_of_updated_inputs.py.
 """
 
 import collections
@@ -15,10 +15,11 @@ import operator
 import torch
 
 from .. import _abi
-from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts, strides_text
+from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts
 from .lowering import layouts, node, pairs, sizes
 from .lowering.repeats import Repeats
-from .lowering.tensors import CPU, dtype_of, why_not
+from .lowering.tensors import CPU, layout_text, tensor_input_text, why_not
+from .lowering.views import HostView, view_of_input
 from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
@@ -38,10 +39,10 @@ class Segment:
 
 
 class Partition:
-    def __init__(self, gm, table=None, banned=None, seeds=None, donated=()):
+    def __init__(self, gm, table=None, banned=None, seeds=None, donated=(), regenerated=()):
         """banned: node name -> reason, for nodes that the library has refused. seeds: the rng.Seeds of nodes that draw random
         numbers in Tenon. Nodes that draw seeds or masks run in PyTorch and do not count as fallbacks. donated: the indices of inputs
-        that nobody reads after the call."""
+        that nobody reads after the call. regenerated: the positions of results of which AOTAutograd reads no elements."""
         self.gm, self.table, self.banned, self.seeds = gm, table or TABLE, banned or {}, seeds
         self.nodes = list(gm.graph.nodes)
         self.device = self._device()
@@ -51,11 +52,13 @@ class Partition:
         self.values = {}     # node -> Value or tuple of Values
         self.lowered = {}    # node -> Lowered, for the nodes that Tenon takes
         self.level = {}
-        self.host_views = set()
+        self.host_views = {}  # node -> HostView
         self.copies = []     # (destination placeholder, source node)
         self.replaced = []   # (placeholder, node whose memory it gets)
         self.updates = {}    # destination -> source, for the copies that programs make; the host makes the others
         self.lengths = None  # the texts of all sizes of the graph, made by ranges()
+        results = next(n for n in self.nodes if n.op == "output").args[0]
+        self.regenerated = {results[i] for i in regenerated}
         self._refuse()
         self.tracer = sizes.tracer_of(self.nodes)
         self.symbolic = {n: found for n in self.nodes if (found := _symbolic_sizes(n))} if self.tracer else {}
@@ -254,10 +257,14 @@ class Partition:
         row = self.table.get(node.name_of(n.target))
         return n in self.lowered and row is not None and row.view
 
-    def root(self, n):
+    def _viewed(self, n):
+        """The nodes of which n is a view: the nearest first, the root last."""
         while self.is_view(n):
             n = n.args[0]
-        return n
+            yield n
+
+    def root(self, n):
+        return [n, *self._viewed(n)][-1]
 
     def _reads_on_host(self):
         """(node, tensor that it reads), for the nodes that the host computes and for the output node."""
@@ -281,15 +288,21 @@ class Partition:
     def _find_outputs(self):
         """Fills `wanted`, the nodes whose tensors the host reads, and `host_views`. Returns True if it has added a fallback, so that
         the graph has to be partitioned again."""
-        self.host_views, self.wanted = set(), set()
+        self.host_views, self.wanted = {}, set()
         made = {n for n in self.nodes if self._is_write(n) and n.args[0] in self.updates}  # programs make these copies
-        readers = list(dict.fromkeys(d for n, d in self._reads_on_host() if n not in made))
+        reads = [(n, d) for n, d in self._reads_on_host() if n not in made]
+        readers, written = list(dict.fromkeys(d for _, d in reads)), {source: to for to, source in self.copies}
+        regenerated = self.regenerated - {d for n, d in reads if n.op != "output"}
         # as_strided may read memory between the elements of a view.
         whole = {d for n in self.nodes if n.op == "call_function" and n not in self.lowered and "as_strided" in str(n.target)
                  for d in n.all_input_nodes}
         by_root = {}
         for n in readers:
-            by_root.setdefault(self.root(n), []).append(n)
+            source = next((m for m in self._viewed(n) if m in written), None) if n in regenerated else None
+            if source and (view := view_of_input(n, source, written[source])):
+                self.host_views[n] = view
+            else:
+                by_root.setdefault(self.root(n), []).append(n)
         for root, members in by_root.items():
             inside = root in self.lowered
             for n in members:
@@ -302,7 +315,7 @@ class Partition:
                         return True
                     self.wanted.add(n)
                     continue
-                self.host_views.add(n)
+                self.host_views[n] = HostView(root, fake)
                 self.wanted.add(root)
         return False
 
@@ -455,8 +468,8 @@ class Partition:
     def _host_level(self, n):
         if n not in self.host_views:
             return self.level[n]
-        known = (*self.symbolic.get(n, ()), n.meta["val"].storage_offset())
-        return max([-1, self.level[self.root(n)], *map(self._symbol_level, sizes.symbols_of(*map(sizes.size, known)))])
+        view = self.host_views[n]
+        return max([-1, self.level[view.base], *map(self._symbol_level, view.symbols())])
 
 
 @functools.lru_cache(1024)
@@ -475,15 +488,3 @@ def _tensors(val):
     if isinstance(val, torch.Tensor):
         return (val,)
     return [v for v in val if isinstance(v, torch.Tensor)] if isinstance(val, (tuple, list)) else ()
-
-
-def tensor_input_text(n, value_name, param, donated, size=sizes.text, name=str):
-    """param, donated: as in input_text; size, name: functions that write a size and the name of a value."""
-    fake = n.meta["val"]
-    value = Value(value_name, dtype_of(fake.dtype), sizes.sizes(fake.shape))
-    return input_text(value, size, name, layout_text(fake, size), param, donated)
-
-
-def layout_text(fake, size=sizes.text):
-    shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
-    return "" if layouts.is_dense(shape, strides) else strides_text(layouts.normal_strides(shape, strides), size)

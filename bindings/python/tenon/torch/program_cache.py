@@ -21,7 +21,7 @@ from .. import _abi
 from ..graph_text import Value
 from .lowering import sizes
 from .lowering.sizes import same_shape
-from .partition import layout_text, tensor_input_text
+from .lowering.tensors import layout_text, tensor_input_text
 from .runtime import marshal
 
 KEPT = 16  # programs per key

@@ -1,11 +1,12 @@
-"""Which tensors of PyTorch Tenon can take, and the names of their dtypes in graph text.
+"""Which tensors of PyTorch Tenon can take, and how graph text names their dtypes and layouts.
 
 Tested by tests/torch/test_lower.py and test_dtypes.py.
 """
 
 import torch
 
-from ...graph_text import Unsupported
+from ...graph_text import Unsupported, Value, input_text, strides_text
+from . import layouts, sizes
 
 DTYPES = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
@@ -48,3 +49,15 @@ def same_device(device, of_graph):
 def is_moved(fake, device):
     """Whether a tensor is a scalar on the CPU in a graph on a GPU. PyTorch uses such a scalar as a number; we copy it to the GPU."""
     return device != CPU and fake.device == CPU and fake.dim() == 0
+
+
+def tensor_input_text(n, value_name, param, donated, size=sizes.text, name=str):
+    """param, donated: as in input_text; size, name: functions that write a size and the name of a value."""
+    fake = n.meta["val"]
+    value = Value(value_name, dtype_of(fake.dtype), sizes.sizes(fake.shape))
+    return input_text(value, size, name, layout_text(fake, size), param, donated)
+
+
+def layout_text(fake, size=sizes.text):
+    shape, strides = sizes.sizes(fake.shape), sizes.sizes(fake.stride())
+    return "" if layouts.is_dense(shape, strides) else strides_text(layouts.normal_strides(shape, strides), size)
