@@ -294,29 +294,67 @@ def _(e, a, b):
     return e.matmul(a, b)
 
 
-def _as_matrix_product(e, factors, axes, summed):
-    """The sum of the products of three factors as one matrix product: the outer product of two of them times the third. None if no two
-    factors leave a matrix product, or if an axis is broadcast. factors: of equal rank; axes: the axes that each factor has."""
-    extent, kept = {}, [i for i in range(factors[0].rank) if i not in summed]
-    for v, mine in zip(factors, axes):
-        for i in mine:
-            if not sizes.same(extent.setdefault(i, v.shape[i]), v.shape[i]):
-                return None
+class _Trilinear:
+    """The sum of the products of three factors through a matrix product. factors: of equal rank; axes: the axes that each factor has."""
 
-    def matrix(v, rows, columns):
+    def __init__(self, e, factors, axes, summed):
+        self.e, self.factors, self.axes, self.summed, self.extent = e, factors, axes, set(summed), {}
+        self.kept = [i for i in range(factors[0].rank) if i not in self.summed]
+        self.broadcasts = not all(sizes.same(self.extent.setdefault(i, v.shape[i]), v.shape[i])
+                                  for v, mine in zip(factors, axes) for i in mine)
+
+    def result(self):
+        """None if no two factors leave a matrix product, or if an axis is broadcast."""
+        if self.broadcasts:
+            return None
+        orders = [order for third in range(3) for order in (self._outer_product(third), self._matrix_product(third)) if order]
+        return min(orders, key=lambda order: self._elements(order[0]))[1]() if orders else None
+
+    def _outer_product(self, third):
+        """The axes of the outer product of two factors, and a function that multiplies it as a matrix by the third factor."""
+        first, second = (i for i in range(3) if i != third)
+        outer, last = self.axes[first] | self.axes[second], self.axes[third]
+        rows, columns = ([i for i in self.kept if i in mine] for mine in (outer, last))
+        if not self.summed <= outer & last or sorted(rows + columns) != self.kept:
+            return None
+
+        def make():
+            product = self.e.map("mul", self.factors[first], self.factors[second])
+            product = self._times(product, self.factors[third], rows, sorted(self.summed), columns)
+            return self.e.reshape(product, [self.extent[i] for i in self.kept])
+
+        return outer, make
+
+    def _matrix_product(self, third):
+        """The axes of the matrix product of two factors, and a function that sums its products with the elements of the third factor."""
+        first, second = (i for i in range(3) if i != third)
+        inner = self.axes[first] & self.axes[second]
+        rows, columns = sorted(self.axes[first] - inner), sorted(self.axes[second] - inner)
+        if not inner or not inner <= self.summed - self.axes[third]:
+            return None
+
+        def make():
+            product = self._times(self.factors[first], self.factors[second], rows, sorted(inner), columns)
+            product = self.e.reshape(product, [self.extent[i] if i in rows + columns else 1 for i in range(self.factors[0].rank)])
+            return self.e.reduce("sum", self.e.map("mul", product, self.factors[third]), sorted(self.summed))
+
+        return {*rows, *columns}, make
+
+    def _elements(self, axes):
+        """How many elements a tensor with the axes has, without the axes whose extents are symbols."""
+        return math.prod(self.extent[i] for i in axes if isinstance(self.extent[i], int))
+
+    def _times(self, a, b, rows, inner, columns):
+        """The product of two factors as matrices, with an axis for each of `rows` and `columns`, in ascending order."""
+        e, product = self.e, self.e.matmul(self._matrix(a, rows, inner), self._matrix(b, inner, columns))
+        product = e.reshape(product, [self.extent[i] for i in rows + columns])
+        return e.transpose(product, [(rows + columns).index(i) for i in sorted(rows + columns)])
+
+    def _matrix(self, v, rows, columns):
         """v [.., rows, .., columns, ..], whose other axes have one element."""
         others = [i for i in range(v.rank) if i not in rows + columns]
-        return e.reshape(e.transpose(v, others + rows + columns), [sizes.product([extent[i] for i in part]) for part in (rows, columns)])
-
-    for third in range(3):
-        first, second = (i for i in range(3) if i != third)
-        outer = axes[first] | axes[second]
-        rows, columns = ([i for i in kept if i in mine] for mine in (outer, axes[third]))
-        if set(summed) <= outer & axes[third] and sorted(rows + columns) == kept:
-            product = e.matmul(matrix(e.map("mul", factors[first], factors[second]), rows, summed), matrix(factors[third], summed, columns))
-            product = e.reshape(product, [extent[i] for i in rows + columns])
-            return e.transpose(product, [(rows + columns).index(i) for i in kept])
-    return None
+        extents = [sizes.product([self.extent[i] for i in part]) for part in (rows, columns)]
+        return self.e.reshape(self.e.transpose(v, others + rows + columns), extents)
 
 
 @row("_trilinear")
@@ -329,7 +367,7 @@ def _(e, a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
 
     factors = [spread(v, expand) for v, expand in ((a, expand1), (b, expand2), (c, expand3))]
     axes = [set(range(v.rank)) - set(expand) for v, expand in zip(factors, (expand1, expand2, expand3))]
-    product = _as_matrix_product(e, factors, axes, sorted(sumdim)) if sumdim else None
+    product = _Trilinear(e, factors, axes, sumdim).result() if sumdim else None
     if product is None:
         product = e.map("mul", e.map("mul", factors[0], factors[1]), factors[2])
         product = e.reduce("sum", product, sumdim) if sumdim else product
