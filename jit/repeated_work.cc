@@ -166,24 +166,31 @@ class Directions {
   int axes_ = 0;
 };
 
-// Whether several loops gather from the same tensor, element by element: one of them could store what it computes from the elements for the
-// others. Rows of a table are read as fast as stored ones.
-bool repeats_gathers(const LoweredKernel& kernel, const Directions& directions) {
-  std::map<int, std::set<const Stmt*>> loops;  // of each buffer
+// The loops that gather from each tensor element by element, not whole rows: rows of a table are read as fast as stored ones.
+using Gathers = std::map<BufferId, std::set<const Stmt*>>;
+
+void add_gathers(const LoweredKernel& kernel, const Directions& directions, Gathers& gathers) {
   const auto visit = [&](const auto& self, const Block& block, const Stmt* pass, uint64_t innermost) -> void {
     for (const Stmt& s : block) {
-      if (s.kind == Stmt::Kind::load && pass != nullptr) {
+      const auto buffer = static_cast<size_t>(s.buffer);  // locals follow the others
+      if (s.kind == Stmt::Kind::load && pass != nullptr && buffer < kernel.buffers.size()) {
         const auto gathered = [&](const Term& t) {
-          return t.var != kNoRef && !directions.is_loop(t.var) && directions.varies(t.var, innermost);
+          const bool neighbours = t.factor == 1 && t.size < 0;
+          return t.var != kNoRef && !directions.is_loop(t.var) &&
+                 directions.varies(t.var, neighbours ? ~uint64_t{0} : innermost);
         };
-        if (std::ranges::any_of(s.address, gathered)) loops[s.buffer].insert(pass);
+        if (std::ranges::any_of(s.address, gathered)) gathers[kernel.buffers[buffer]].insert(pass);
       }
       if (is_loop(s))
         self(self, s.body, pass ? pass : &s, s.axes.empty() ? innermost : directions.bit(s.axes.back()));
     }
   };
   for (const Stmt& nest : kernel.kernel.body) visit(visit, nest.body, nullptr, 0);
-  return std::ranges::any_of(loops, [](const auto& of_buffer) { return of_buffer.second.size() > 1; });
+}
+
+// Whether several loops gather the same elements: one of them could store what it computes from the elements for the others.
+bool repeats_gathers(const Gathers& gathers) {
+  return std::ranges::any_of(gathers, [](const auto& of_tensor) { return of_tensor.second.size() > 1; });
 }
 
 // Whether a loop spends most of its work on maps that are the same at several of its points. A product of a map by a matrix computes the map
@@ -255,11 +262,14 @@ const char* repeated_work(const TrialGroup& group) {
       once += cost_of_map(id);
     }
   if (repeats_table(group)) return "its loops would compute a table again for each element gathered from it";
+  Gathers gathers;
   for (const LoweredKernel& k : kernels) {
     if (repeats_places(maps, once, k, pieces ? 0 : 8))
       return "its loops would compute the same values at many places";
     const Directions directions(k.kernel);
-    if (repeats_gathers(k, directions)) return "its loops would gather the same elements again";
+    if (pieces) gathers.clear();  // each piece of a concatenation reads other elements
+    add_gathers(k, directions, gathers);
+    if (repeats_gathers(gathers)) return "its loops would gather the same elements again";
     if (repeats_folds(reductions, k) || repeats_maps(maps, k, directions, folded))
       return "its loops would compute the same values again";
   }
