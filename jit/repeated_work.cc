@@ -68,6 +68,42 @@ bool repeats_table(const TrialGroup& group) {
   });
 }
 
+// Whether the loops compute places along one axis, such as those of resized columns, again for each row: maps of iotas and of single
+// numbers, which members with more elements read.
+bool repeats_places_of_axis(const TrialGroup& group) {
+  constexpr int64_t kCheap = 3;  // the cost of maps that take no longer than the load of a stored place
+  const Graph& g = group.graph;
+  const auto elements = [&](ValueId v) { return g.dims->product(std::span(g.type(v).shape)); };
+  const auto is_member = [&](ValueId v) { return std::ranges::binary_search(group.members, v); };
+  const auto through_views = [&](ValueId v) {
+    while (!is_member(v) && is_inlined(g, v) && !is_literal(g, v)) v = g.node(v).inputs[0];
+    return v;
+  };
+  const auto has_one_axis = [&](ValueId v) {
+    return std::ranges::count_if(g.type(v).shape, [](Dim d) { return d != Dim(1); }) == 1;
+  };
+  std::set<ValueId> places;
+  int64_t work = 0;
+  bool read = false;  // by a member with more elements
+  for (const ValueId v : group.members) {
+    bool place = op(g.node(v).op).kind == Kind::map && has_one_axis(v);
+    for (const ValueId in : g.node(v).inputs) {
+      const ValueId from = through_views(in);
+      place = place && (is_literal(g, from) || places.contains(from) || elements(from) == Dim(1));
+    }
+    if (place) {
+      places.insert(v);
+      work += cost_of_map(g.node(v).op);
+      continue;
+    }
+    read = read || std::ranges::any_of(g.node(v).inputs, [&](ValueId in) {
+             const ValueId from = through_views(in);
+             return places.contains(from) && elements(from) != elements(v);
+           });
+  }
+  return read && work > kCheap;
+}
+
 // Whether a kernel has more folds than the group has reductions: it computes a reduction at several places for one of its results.
 bool repeats_folds(size_t reductions, const LoweredKernel& kernel) {
   size_t folds = 0;
@@ -262,6 +298,8 @@ const char* repeated_work(const TrialGroup& group) {
       once += cost_of_map(id);
     }
   if (repeats_table(group)) return "its loops would compute a table again for each element gathered from it";
+  if (repeats_places_of_axis(group))
+    return "its loops would compute the places along an axis again for each row";
   Gathers gathers;
   for (const LoweredKernel& k : kernels) {
     if (repeats_places(maps, once, k, pieces ? 0 : 8))

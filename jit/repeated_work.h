@@ -1,5 +1,6 @@
 // repeated_work: whether the loops of a group compute values again that it takes less time to store once.
-// Tested by tests/golden/passes/fuse_repeated_*.tn, fuse_index_math.tn, fuse_table.tn and fuse_passes_over_gathers.tn.
+// Tested by tests/golden/passes/fuse_repeated_*.tn, fuse_index_math.tn, fuse_table.tn, fuse_axis_places.tn and
+// fuse_passes_over_gathers.tn.
 #pragma once
 
 #include <span>
