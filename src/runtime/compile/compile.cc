@@ -119,7 +119,7 @@ Status build(Graph grouped, const BuildTarget& target, BuiltGraph& built) {
     separate_copies(built.graph);
     for (size_t o : copied) built.graph.outputs[o].strides.reset();  // an intermediate is dense
     TENON_TRY(build_groups(target, copied, built));
-    const OutputSet more = not_in_place(built.source);
+    const OutputSet more = not_in_place(built.source, copied);
     if (more.empty()) break;
     copied.insert(more.begin(), more.end());
     built.source = {};

@@ -47,15 +47,14 @@ bool cannot_fail(Executable& e) {
 
 }  // namespace
 
-OutputSet not_in_place(const PlanSource& source) {
+OutputSet not_in_place(const PlanSource& source, const OutputSet& copied) {
   const Graph& graph = *source.graph;
-  OutputSet copied;
-  std::map<size_t, size_t> writers;  // by output; without those of values that are copied already
+  OutputSet found;
+  std::map<size_t, size_t> writers;  // by output
   size_t safe = source.executables.size(), first = safe;
   for (size_t o = graph.plain_outputs(); o < graph.outputs.size(); ++o) {
-    const ValueId value = graph.outputs[o].value;
-    if (source.output_of[value] >= 0)
-      first = std::min(first, writers[o] = static_cast<size_t>(graph.node(value).group));
+    const int writer = graph.node(graph.outputs[o].value).group;
+    if (!copied.contains(o)) first = std::min(first, writers[o] = static_cast<size_t>(writer));
   }
   // From `safe` on, no step can fail.
   while (safe > first && cannot_fail(*source.executables[safe - 1])) --safe;
@@ -65,9 +64,9 @@ OutputSet not_in_place(const PlanSource& source) {
     const auto read = std::ranges::find(e.inputs, updated);
     const std::pair<int, int> pair(static_cast<int>(std::ranges::find(e.outputs, value) - e.outputs.begin()),
                                    static_cast<int>(read - e.inputs.begin()));
-    if (writer < safe || (read != e.inputs.end() && !std::ranges::count(e.inplace, pair))) copied.insert(o);
+    if (writer < safe || (read != e.inputs.end() && !std::ranges::count(e.inplace, pair))) found.insert(o);
   }
-  return copied;
+  return found;
 }
 
 Graph copies_of(const Graph& graph, const OutputSet& outputs) {

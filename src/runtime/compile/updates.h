@@ -19,9 +19,9 @@ using OutputSet = std::set<size_t>;
 // GroupOrder's. copied: updates that are intermediates. Returns the other updates for which there is no such order. graph: with groups.
 OutputSet order_groups(Graph& graph, const OutputSet& copied);
 
-// The updates that an executable of `source` cannot write in place, apart from those that are copied already. Asks the steps behind
-// the others to take ahead what they may need (Executable::take_ahead).
-OutputSet not_in_place(const PlanSource& source);
+// The updates, apart from `copied`, that an executable of `source` cannot write in place. Asks the steps behind the others to take
+// ahead what they may need (Executable::take_ahead).
+OutputSet not_in_place(const PlanSource& source, const OutputSet& copied);
 
 // The graph that copies these updates: one input per output, which it returns with the strides of the output.
 Graph copies_of(const Graph& graph, const OutputSet& outputs);

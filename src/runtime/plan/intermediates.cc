@@ -121,7 +121,7 @@ Result<Intermediates> place_intermediates(const PlanSource& source, const Sizes&
       if (in.slot[v] >= 0) in.lifetimes[in.slot[v]].last = static_cast<int>(s);
   }
   for (ValueId v : source.copies.from)
-    in.lifetimes[in.slot[v]].last = static_cast<int>(source.executables.size());
+    if (in.slot[v] >= 0) in.lifetimes[in.slot[v]].last = static_cast<int>(source.executables.size());
   if (all > kMostBytes)
     return invalid("the intermediates have " +
                    std::to_string(static_cast<int64_t>(std::min<__int128>(all, INT64_MAX))) +

@@ -142,6 +142,24 @@ const Case kCases[] = {
      })",
      {{6, 8}, {1, 8}, {1}, {8, 3}},
      true},
+    {"an output is a reshape of a copied update: the update is copied once",
+     R"(graph @f(%x: f32[N,M], %at: i64[2]) {
+       %row = slice(%x){axis=0, start=1, end=2, step=1}
+       %rows = expand(%row){shape=[2,M]}
+       %u = index_put(%x, %at, %rows){axis=0, mode="add"}
+       %y = reshape(%u){shape=[N*M]}
+       return %y, %u updates %x
+     })",
+     {{4, 6}, {2}},
+     true},
+    {"a copied update is also an output",
+     R"(graph @f(%x: f32[N,M], %y: f32[N,M], %at: i64[2]) {
+       %u = add(%x, %y)
+       %t = gather(%u, %at){axis=0}
+       return %t, %u, %u updates %x
+     })",
+     {{4, 6}, {4, 6}, {2}},
+     true},
     {"a division by a number that depends on the update: the update is copied",
      R"(graph @f(%a: i64[N], %b: i64[N]) {
        %one = full{value=1, shape=[], dtype=i64}
