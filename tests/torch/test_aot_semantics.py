@@ -336,6 +336,17 @@ def test_duplicate_outputs_and_fresh_ones():
     assert a.data_ptr() == b.data_ptr() and x.abs().sum() > 0
 
 
+def test_views_of_a_reshaped_result_share_its_memory():
+    def f(x):
+        y = x.reshape(-1)  # copies x, which is transposed
+        return y[::2], y.abs_(), y.view(2, -1)
+
+    g = check(f, torch.randn(4, 6).t())
+    with torch.no_grad():
+        results = g(torch.randn(4, 6).t())
+    assert len({t.data_ptr() for t in results}) == 1
+
+
 def test_none_and_constants():
     def f(x):
         return None, x + 1, 3, None, "text", (x.shape[0], [x.dim()])

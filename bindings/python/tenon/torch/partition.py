@@ -19,7 +19,7 @@ from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts
 from .lowering import layouts, node, pairs, sizes
 from .lowering.repeats import Repeats
 from .lowering.tensors import CPU, layout_text, tensor_input_text, why_not
-from .lowering.views import HostView, view_of_input
+from .lowering.views import HostView, is_view, view_of_input
 from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
@@ -250,12 +250,8 @@ class Partition:
 
     # --- what leaves a segment ---
     def is_view(self, n):
-        if n.op != "call_function":
-            return False
-        if n.target is operator.getitem:
-            return n.args[0] in self.lowered and self.is_view(n.args[0])
-        row = self.table.get(node.name_of(n.target))
-        return n in self.lowered and row is not None and row.view
+        source = n.args[0] if n.target is operator.getitem else n
+        return source in self.lowered and is_view(n, self.table)
 
     def _viewed(self, n):
         """The nodes of which n is a view: the nearest first, the root last."""

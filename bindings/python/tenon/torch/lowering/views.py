@@ -1,10 +1,12 @@
 """Views that the host makes of the memory of results and inputs. Tested by tests/torch/test_views_of_updated_inputs.py."""
 
 import dataclasses
+import operator
 
 import torch
 
 from . import sizes
+from .node import name_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +23,16 @@ class HostView:
 
     def symbols(self):
         return sizes.symbols_of(*map(sizes.size, (*self.fake.shape, *self.fake.stride(), self.offset)))
+
+
+def is_view(n, table):
+    """Whether node n is a view of its first argument, by its row in the op table."""
+    if n.op != "call_function":
+        return False
+    if n.target is operator.getitem:
+        return is_view(n.args[0], table)
+    row = table.get(name_of(n.target))
+    return row is not None and row.view
 
 
 def view_of_input(n, source, to):

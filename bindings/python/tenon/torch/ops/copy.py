@@ -8,6 +8,7 @@ import operator
 from ...graph_text import Unsupported
 from ..lowering import layouts, sizes
 from ..lowering.sizes import floor_div, same_shape, size
+from ..lowering.views import is_view
 from . import map as _map  # noqa: F401  (its rows are copied below)
 from .move import every_nth, position
 from .row import TABLE, Row, row
@@ -49,17 +50,13 @@ def _memory(e, x, strides):
     return flat, lambda v: e.transpose(e.reshape(v, inner), inverse)
 
 
-def _is_view(node):
-    return (row := TABLE.get(str(node.target))) is not None and row.view
-
-
 def _start(e, x, offset):
     """The distance from x's first element to the element at a storage offset. If x is an input of the graph, each call checks that
     its own storage offset is that of the trace. Raises Unsupported if the offset is a symbol."""
     if offset is None:
         return 0
     node = e.node.args[0]
-    while node.op == "call_function" and (node.target is operator.getitem or _is_view(node)):
+    while node.target is operator.getitem or is_view(node, TABLE):
         node = node.args[0]
     if node.op == "placeholder" and isinstance(node.meta["val"].storage_offset(), int):
         e.placed.append(node)
@@ -209,7 +206,7 @@ def not_channels_last(e, x):
     """Raises Unsupported for a tensor that may be channels-last, for operators whose result is then channels-last too, if the graph
     returns the result or a view of it: PyTorch's tracer gets the strides of this result wrong."""
     shape, strides = x.shape, sizes.sizes(x.fake.stride())
-    returned = any(u.op == "output" or _is_view(u) for u in e.node.users)
+    returned = any(u.op == "output" or is_view(u, TABLE) for u in e.node.users)
     if returned and x.rank in (4, 5) and not layouts.is_dense(shape, strides) and _may_be_channels_last(shape, strides):
         raise Unsupported(f"{e.target} of a channels-last tensor: the tracer does not know the strides of its result")
 

@@ -13,12 +13,7 @@ from .row import row
 
 
 # --- views ------------------------------------------------------------------------------------------------------------
-@row("view", view=True)
-def _(e, x, shape):
-    return e.reshape(x, e.shape)
-
-
-@row("_unsafe_view")
+@row("view", "_unsafe_view", view=True)
 def _(e, x, shape):
     return e.reshape(x, e.shape)
 
