@@ -1,7 +1,8 @@
 """Random programs of PyTorch: inputs, statements and outputs, printed as a Python script that needs no other file.
 
 `generate(seed)` draws a template of a statement, fills its placeholders with variables and numbers, and keeps the statement if
-eager accepts it at all three choices of sizes, which are large for every fourth seed. So a template need not know shapes. Placeholders: {f} a float tensor, {a} any
+eager accepts it at all three choices of sizes. So a template need not know shapes. Every fourth seed has large sizes; every fourth one
+is short, takes inputs that share memory, and mostly writes to views and returns them. Placeholders: {f} a float tensor, {a} any
 tensor, {i} an integer tensor, {b} a bool tensor, {m} a float tensor that broadcasts with {f}, {d} {e} dimensions of the first
 tensor, {n} a number, {c} a small positive float, {k} a small positive integer, {s} a slice, {t} a dtype, {w} {v} weights.
 Tested by tests/campaign/campaign_test.py.
@@ -27,6 +28,15 @@ BINARY = """add sub mul div maximum minimum atan2 fmod remainder pow eq ne lt le
 copysign hypot true_divide floor_divide xlogy logaddexp nextafter heaviside""".split()
 
 # (weight, template)
+VIEWS = [
+    (3, "{a}.transpose({d}, {e})"), (2, "{a}.permute({PERM})"), (2, "{a}.unsqueeze({d})"), (1, "{a}.squeeze({d})"), (1, "{a}.squeeze()"),
+    (2, "{a}.reshape(-1)"), (2, "{a}.reshape({a0}.shape[0], -1)"), (1, "{a}.flatten({d}, {e})"), (1, "{a}.view(-1, {a0}.shape[-1])"), (1, "{a}.unflatten({d}, (-1, {k}))"),
+    (3, "{a}.flip({d})"), (1, "{a}.flip({d}, {e})"), (5, "{a}[{s}]"), (3, "{a}[:, {s}]"), (3, "{a}[..., {s}]"), (2, "{a}[..., {z}]"), (2, "{a}[{z}]"),
+    (1, "{a}[None]"), (1, "{a}[..., None, {s}]"), (2, "{a}.narrow({d}, {Z}, {k})"), (2, "{a}.select({d}, {z})"), (1, "{a}.diagonal()"), (1, "{a}.diagonal({z}, {d}, {e})"),
+    (1, "{a}.unfold({d}, {k}, {k})"), (2, "{a}.expand({k}, *{a0}.shape)"), (1, "{a}.expand_as({a})"), (1, "{a}.chunk(2, {d})[{Z}]"), (1, "{a}.split({k}, {d})[{z}]"),
+    (1, "{a}.tensor_split({k}, {d})[{z}]"), (1, "{a}.movedim({d}, {e})"), (1, "{a}.mT"), (1, "{a}.T"), (1, "{a}.unbind({d})[{z}]"), (1, "{a}.t()"),
+    (1, "{a}.swapaxes({d}, {e}).contiguous()"), (1, "torch.broadcast_to({a}, ({k}, *{a0}.shape))"), (1, "{f}.as_strided((2, 3), (1, 2))"), (1, "{a}.view_as({a})"),
+]
 EXPRESSIONS = [
     (12, "{f}.{UN}()"), (3, "{a}.{UN}()"), (5, "F.{ACT}({f})"), (2, "F.gelu({f}, approximate='tanh')"),
     (10, "torch.{BIN}({f}, {m})"), (3, "torch.{BIN}({a}, {a})"), (6, "{f} {OP} {m}"), (4, "{f} {OP} {n}"), (3, "{n} {OP} {f}"),
@@ -63,14 +73,7 @@ EXPRESSIONS = [
     (1, "F.max_pool2d({f4}, {k}, {k})"), (1, "F.avg_pool2d({f4}, 3, 2, padding=1, count_include_pad={BOOL})"), (1, "F.max_pool2d({f4}, 3, 2, 1, ceil_mode=True)"),
     (1, "F.adaptive_avg_pool2d({f4}, {k})"), (1, "F.avg_pool1d({f3}, {k})"), (1, "F.max_pool1d({f3}, 2, padding=1)"), (1, "F.interpolate({f4}, scale_factor=2, mode='{IM}')"),
     (1, "F.pixel_shuffle({f4}, 2)"), (1, "F.unfold({f4}, 2)"), (1, "torch.cdist({f2}, {f2})"),
-    # views
-    (3, "{a}.transpose({d}, {e})"), (2, "{a}.permute({PERM})"), (2, "{a}.unsqueeze({d})"), (1, "{a}.squeeze({d})"), (1, "{a}.squeeze()"),
-    (2, "{a}.reshape(-1)"), (2, "{a}.reshape({a0}.shape[0], -1)"), (1, "{a}.flatten({d}, {e})"), (1, "{a}.view(-1, {a0}.shape[-1])"), (1, "{a}.unflatten({d}, (-1, {k}))"),
-    (3, "{a}.flip({d})"), (1, "{a}.flip({d}, {e})"), (5, "{a}[{s}]"), (3, "{a}[:, {s}]"), (3, "{a}[..., {s}]"), (2, "{a}[..., {z}]"), (2, "{a}[{z}]"),
-    (1, "{a}[None]"), (1, "{a}[..., None, {s}]"), (2, "{a}.narrow({d}, {Z}, {k})"), (2, "{a}.select({d}, {z})"), (1, "{a}.diagonal()"), (1, "{a}.diagonal({z}, {d}, {e})"),
-    (1, "{a}.unfold({d}, {k}, {k})"), (2, "{a}.expand({k}, *{a0}.shape)"), (1, "{a}.expand_as({a})"), (1, "{a}.chunk(2, {d})[{Z}]"), (1, "{a}.split({k}, {d})[{z}]"),
-    (1, "{a}.tensor_split({k}, {d})[{z}]"), (1, "{a}.movedim({d}, {e})"), (1, "{a}.mT"), (1, "{a}.T"), (1, "{a}.unbind({d})[{z}]"), (1, "{a}.t()"),
-    (1, "{a}.swapaxes({d}, {e}).contiguous()"), (1, "torch.broadcast_to({a}, ({k}, *{a0}.shape))"), (1, "{f}.as_strided((2, 3), (1, 2))"), (1, "{a}.view_as({a})"),
+    *VIEWS,
     # copies
     (3, "torch.cat([{f}, {m}], {d})"), (1, "torch.cat([{a}, {a}, {a0}], {d})"), (2, "torch.stack([{f}, {f0}], {d})"), (1, "torch.stack([{a}, {a}])"),
     (2, "{a}.roll({z}, {d})"), (1, "{a}.roll(({z}, {z}), ({d}, {e}))"), (1, "{a}.repeat({k}, *[1] * {a0}.dim())"), (1, "{a}.repeat_interleave({k}, {d})"),
@@ -123,6 +126,7 @@ class Program:
     statements: list = field(default_factory=list)      # (name or None, text)
     outputs: list = field(default_factory=list)
     dynamic: object = None
+    writes: bool = False    # most statements make views and write to them
     large: bool = False     # its sizes are LARGE: reductions run in parts, and products of few rows have a back end of their own
 
     def body(self):
@@ -195,7 +199,7 @@ def draw_input(r, name, base):
 class Generator:
     def __init__(self, seed):
         self.r = random.Random(seed)
-        self.program = Program(seed, large=seed % 4 == 3)
+        self.program = Program(seed, writes=seed % 4 == 1, large=seed % 4 == 3)
         self.limit = LIMIT * (40 if self.program.large else 1)
         self.values = []        # per choice of sizes: name -> tensor
         self.fresh = 0
@@ -205,9 +209,10 @@ class Generator:
         base = r.choices(["torch.float32", "torch.float64", "torch.bfloat16", "torch.float16"], [6, 1, 2, 1])[0]
         self.program.dynamic = r.choice([True, True, None, None, False])
         self.program.inputs = [draw_input(r, f"x{i}", base) for i in range(r.randint(2, 4))]
-        if r.random() < 0.2:        # two views of one storage
+        if r.random() < (0.6 if self.program.writes else 0.2):        # two views of one storage, or one tensor twice
             first = self.program.inputs[0].name
-            self.program.inputs.append(Input("y0", [f"y0 = torch.atleast_1d({first}){r.choice(['[..., 1:]', '.flatten()[::2]', '[:-1]', '.transpose(0, -1)'])}"]))
+            views = [f"torch.atleast_1d({first}){view}" for view in ("[..., 1:]", ".flatten()[::2]", "[:-1]", ".transpose(0, -1)")]
+            self.program.inputs.append(Input("y0", [f"y0 = {r.choice([*views, first] if self.program.writes else views)}"]))
         self.replay()
 
     def replay(self):
@@ -354,12 +359,13 @@ class Generator:
     def run(self):
         self.start()
         r = self.r
-        length, tries = r.randint(5, r.choice([10, 20, 40])), 0
+        writes = self.program.writes
+        length, tries = r.randint(2, 10) if writes else r.randint(5, r.choice([10, 20, 40])), 0
         mutating = r.random() < 0.5
         while len(self.program.statements) < length and tries < 20 * length:
             tries += 1
-            define = not (mutating and r.random() < 0.2)
-            table = EXPRESSIONS if define else STATEMENTS
+            define = r.random() < 0.6 if writes else not (mutating and r.random() < 0.2)
+            table = STATEMENTS if not define else VIEWS if writes and r.random() < 0.6 else EXPRESSIONS
             template = r.choices([t for _, t in table], [w for w, _ in table])[0]
             try:
                 text = self.fill(template)
@@ -371,11 +377,10 @@ class Generator:
                 kept = False
             if not kept and not define:
                 self.replay()
-        named = [n for n, _ in self.program.statements if n]
-        if not named:
-            named = [i.name for i in self.program.inputs]
+        inputs, named = [i.name for i in self.program.inputs], [n for n, _ in self.program.statements if n]
         used = " ".join(text for _, text in self.program.statements)
         loose = [n for n in named if not re.search(rf"\b{n}\b", used)]
+        named = inputs + named if writes else named or inputs
         self.program.outputs = (loose + r.sample(named, min(len(named), 2)))[:8]
         return self.program
 
