@@ -347,6 +347,24 @@ def test_views_of_a_reshaped_result_share_its_memory():
     assert len({t.data_ptr() for t in results}) == 1
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_of_views_of_an_expanded_input(dynamic):
+    def f(x):
+        flat = x.reshape(x.shape[0], -1)
+        return x[:, : x.shape[1] // 2], x.split([1, x.shape[1] - 1], 1)[1].mT, flat[:, 1], flat.select(0, 1).exp()
+
+    g = torch.compile(f, backend="tenon", dynamic=dynamic, fullgraph=True)
+    for rows, n in ((3, 9), (5, 12)):
+        row, results = torch.randn(1, n, 2), []
+        for h in (f, g):
+            x = row.expand(rows, n, 2).detach().requires_grad_()
+            views = h(x)
+            sum((v * torch.arange(v.numel()).view(v.shape)).sum() for v in views).backward()
+            results.append((*views, x.grad))
+        same(*results)
+    assert tenon.stats()["fallback_reasons"] == {}
+
+
 def test_none_and_constants():
     def f(x):
         return None, x + 1, 3, None, "text", (x.shape[0], [x.dim()])

@@ -291,9 +291,13 @@ class Writer:
                                   layouts.normal_strides(shape, sizes.sizes(fake.stride())))
 
     def _view(self, n):
-        view = self.p.host_views[n]
-        self.line(f"{self.name(n)} = view_of({self.argument(view.base)}, {self.tuple_text(view.fake.shape)}, "
-                  f"{self.tuple_text(view.fake.stride())}, {sizes.text(view.offset)})")
+        view, text = self.p.host_views[n], self.argument(self.p.host_views[n].base)
+        for target, args, kwargs in view.calls:
+            text = self._call_text(target, [text, *map(self.argument, args)], kwargs)
+        if not view.calls:
+            text = (f"view_of({text}, {self.tuple_text(view.fake.shape)}, {self.tuple_text(view.fake.stride())}, "
+                    f"{sizes.text(view.offset)})")
+        self.line(f"{self.name(n)} = {text}")
 
     def _host(self, n):
         v = self.name(n)
@@ -315,10 +319,13 @@ class Writer:
 
     def _call(self, n):
         """The Python text of the call of PyTorch that computes a node."""
-        if n.target is operator.getitem:
-            return f"{self.argument(n.args[0])}[{n.args[1]}]"
-        arguments = [self.argument(a) for a in n.args] + [f"{k}={self.argument(a)}" for k, a in n.kwargs.items()]
-        return f"{self.constant(n.target)}({', '.join(arguments)})"
+        return self._call_text(n.target, map(self.argument, n.args), n.kwargs)
+
+    def _call_text(self, target, arguments, kwargs):
+        if target is operator.getitem:
+            return "{}[{}]".format(*arguments)
+        keywords = [f"{k}={self.argument(a)}" for k, a in kwargs.items()]
+        return f"{self.constant(target)}({', '.join([*arguments, *keywords])})"
 
 
 def build(writer, name, refused):

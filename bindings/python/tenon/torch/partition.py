@@ -19,7 +19,7 @@ from ..graph_text import Unsupported, Value, graph_text, input_text, line_texts
 from .lowering import layouts, node, pairs, sizes
 from .lowering.repeats import Repeats
 from .lowering.tensors import CPU, layout_text, tensor_input_text, why_not
-from .lowering.views import HostView, is_view, view_of_input
+from .lowering.views import host_view, is_view, view_of_input
 from .ops import TABLE
 from .runtime import refusal
 from .runtime.refusal import Refused
@@ -311,7 +311,7 @@ class Partition:
                         return True
                     self.wanted.add(n)
                     continue
-                self.host_views[n] = HostView(root, fake)
+                self.host_views[n] = host_view(root, [n, *self._viewed(n)][-2::-1])
                 self.wanted.add(root)
         return False
 

@@ -1,20 +1,25 @@
-"""Views that the host makes of the memory of results and inputs. Tested by tests/torch/test_views_of_updated_inputs.py."""
+"""Views that the host makes of the memory of results and inputs. Tested by tests/torch/test_views_of_updated_inputs.py and
+test_aot_semantics.py.
+"""
 
 import dataclasses
 import operator
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from . import sizes
+from . import layouts, sizes
 from .node import name_of
 
 
 @dataclasses.dataclass(frozen=True)
 class HostView:
-    """A view of the memory of the tensor of fx node `base`. fake: has the sizes, strides and storage offset of the view."""
+    """A view of the memory of the tensor of fx node `base`. fake: has the sizes, strides and storage offset of the view. calls:
+    (function, arguments behind the first, keywords) of the views that lead from the base to this one, if as_strided is not to make it."""
 
     base: torch.fx.Node
     fake: torch.Tensor
+    calls: tuple = ()
 
     @property
     def offset(self):
@@ -22,7 +27,8 @@ class HostView:
         return sizes.size(sizes.size(self.fake.storage_offset()) - sizes.size(self.base.meta["val"].storage_offset()))
 
     def symbols(self):
-        return sizes.symbols_of(*map(sizes.size, (*self.fake.shape, *self.fake.stride(), self.offset)))
+        arguments = [a for a in tree_leaves(self.calls) if isinstance(a, torch.SymInt)]
+        return sizes.symbols_of(*map(sizes.size, (*self.fake.shape, *self.fake.stride(), self.offset, *arguments)))
 
 
 def is_view(n, table):
@@ -33,6 +39,16 @@ def is_view(n, table):
         return is_view(n.args[0], table)
     row = table.get(name_of(n.target))
     return row is not None and row.view
+
+
+def host_view(base, nodes):
+    """The HostView that fx nodes make of `base`: the first one is a view of it, each other one of the node before. AOTAutograd makes a view
+    of an input again, by the function of the result, and differentiates it. as_strided's gradients of elements that overlap in memory
+    are not those of other views."""
+    fake, calls = base.meta["val"], ()
+    if base.op == "placeholder" and layouts.overlaps(sizes.sizes(fake.shape), sizes.sizes(fake.stride())):
+        calls = tuple((n.target, *torch.fx.map_arg((n.args[1:], n.kwargs), lambda m: m.meta["val"])) for n in nodes)
+    return HostView(base, nodes[-1].meta["val"], calls)
 
 
 def view_of_input(n, source, to):
