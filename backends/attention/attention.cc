@@ -23,7 +23,7 @@ struct Terms {
   Operand q, k, v;
   std::optional<Operand> mask, kept;
   DType dtype = DType::f32;
-  float scale = 1;
+  AttentionScale scale;
   double dropout = 0;
   bool causal = false;
 
@@ -42,7 +42,6 @@ struct Terms {
 // Sets the members that both steps have. Operands without dense rows get copies.
 template <class S>
 void place(const Terms& terms, const Sizes& sizes, S& step, inner::DenseRows& dense) {
-  step.scale = terms.scale;
   step.causal = terms.causal;
   step.element = size_of(terms.dtype);
   step.q = PlacedOperand(terms.q, sizes);
@@ -53,6 +52,7 @@ void place(const Terms& terms, const Sizes& sizes, S& step, inner::DenseRows& de
   step.rows = step.q.shape[1];
   step.heads = step.q.shape[2];
   step.depth = step.q.shape[3];
+  step.scale = static_cast<float>(terms.scale.at(step.depth));
   step.keys = step.k.shape[1];
   step.width = step.v.shape[3];
   if (terms.kept) step.kept = PlacedOperand(*terms.kept, sizes);
@@ -150,7 +150,7 @@ Result<std::unique_ptr<E>> made(const BuildContext& context, std::span<const Val
   e->terms.mask = optional(mask);
   e->terms.kept = optional(kept);
   e->terms.dtype = node.type.dtype;
-  e->terms.scale = static_cast<float>(attr_as<double>(node, "scale"));
+  e->terms.scale = attention_scale(node);
   e->terms.dropout = attr_as<double>(node, "dropout");
   e->terms.causal = attr_as<bool>(node, "causal");
   e->result = inner::result_in(context, *e, members.back());

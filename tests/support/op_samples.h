@@ -193,12 +193,14 @@ inline Table make_table() {
                               {{"N,6,M", "6", "6", "6", "6"}, {{"groups", Dim(3)}, eps}, "N,6,M"}};
   t[shapes::instance_norm] = {{{"2,4,3", "4", "4"}, {eps}, "2,4,3"},
                               {{"N,4,M,M", "4", "4"}, {eps}, "N,4,M,M"}};
-  const NamedAttr scale{"scale", 0.5}, dropout{"dropout", 0.25};
+  const NamedAttr scale{"scale", 0.5}, over_root{"over_root", true}, dropout{"dropout", 0.25};
   t[shapes::attention] = {
       {{"2,4,3,8", "2,4,5,8", "2,4,5,6", "3,5"}, {scale}, "2,4,3,6"},
       {{"2,4,3,8", "2,2,3,8", "2,2,3,8", "2,4,3,3"}, {scale, {"causal", true}}, "2,4,3,8"},
       {{"1,2,3,4", "1,1,0,4", "1,1,0,2", "3,0"}, {scale}, "1,2,3,2"},
       {{"N,4,M,8", "N,2,K,8", "N,2,K,8", "N,1,M,K"}, {scale, {"causal", true}}, "N,4,M,8"},
+      {{"2,4,3,8", "2,4,5,8", "2,4,5,6"}, {scale, over_root}, "2,4,3,6"},
+      {{"2,4,M,K", "2,2,M,K", "2,2,M,6"}, {scale, over_root}, "2,4,M,6"},
       {{"2,4,3,8", "2,2,5,8", "2,2,5,6", "2,4,3,5"}, {scale, dropout}, "2,4,3,6"},
       {{"N,4,M,8", "N,4,K,8", "N,4,K,8", "M,K", "N,4,M,K"}, {scale, dropout}, "N,4,M,8"}};
   t[shapes::attention_gradient] = {
@@ -206,6 +208,7 @@ inline Table make_table() {
       {{"2,3,4,8", "2,3,2,8", "2,3,2,8", "2,3,4,8", "2,4,3,3"}, {scale, {"causal", true}}, "384"},
       {{"1,3,2,4", "1,0,1,4", "1,0,1,2", "1,3,2,2", "3,0"}, {scale}, "24"},
       {{"N,M,4,8", "N,K,2,8", "N,K,2,8", "N,M,4,8", "N,1,M,K"}, {scale, {"causal", true}}, "32*K*N+32*M*N"},
+      {{"2,3,4,K", "2,5,2,K", "2,5,2,6", "2,3,4,6"}, {scale, over_root}, "44*K+120"},
       {{"2,3,4,8", "2,5,2,8", "2,5,2,6", "2,3,4,6", "2,4,3,5"}, {scale, dropout}, "472"},
       {{"N,M,4,8", "N,K,4,8", "N,K,4,8", "N,M,4,8", "M,K", "N,4,M,K"}, {scale, dropout}, "64*K*N+32*M*N"}};
   auto conv = [](Dims strides, Dims low, Dims high, Dims dilations, std::vector<NamedAttr> more = {}) {

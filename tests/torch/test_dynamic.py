@@ -68,6 +68,18 @@ def test_sixty_batches_and_lengths(name):
     assert whole()["programs"] <= 3  # of one size, of a batch or a length, of both
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_of_any_head_size_converts_no_operand(dtype):
+    f = torch.compile(F.scaled_dot_product_attention, backend="tenon", dynamic=True)
+    for heads, head in ((3, 16), (2, 40)):
+        q, k, v = (torch.randn(2, heads, n, head).to(dtype) for n in (7, 33, 33))
+        with tenon.profile() as profile:
+            y = f(q, k, v)
+        exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
+        torch.testing.assert_close(y.double(), exact, rtol=1e-2, atol=1e-2)
+        assert "cast" not in profile.table(20)
+
+
 def test_cache_of_keys_grows_by_one():
     def step(q, k, v, cache_k, cache_v):
         k, v = torch.cat([cache_k, k], 2), torch.cat([cache_v, v], 2)

@@ -132,7 +132,7 @@ Result<AttentionSpec> attention_spec(const Graph& graph, ValueId attention, cons
   AttentionSpec r;
   r.dtype = node.type.dtype;
   r.causal = attr_as<bool>(node, "causal");
-  r.scale = static_cast<float>(attr_as<double>(node, "scale"));
+  r.scale = static_cast<float>(attention_scale(node).at(graph.type(node.inputs[0]).shape[3].value()));
   const auto read = [&](int o) {
     const ValueId v = node.inputs[static_cast<size_t>(o)];
     return library::read(graph, v, strides_of, reads_attention(graph, node, o, strides_of));

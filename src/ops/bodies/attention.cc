@@ -2,12 +2,20 @@
 #include <limits>
 
 #include "src/ops/bodies/body_help.h"
-#include "src/ops/rules/attention.h"
 
 namespace tenon::bodies {
 namespace {
 
 ValueId times(Builder& b, ValueId x, ValueId y) { return b(ops::matmul, {x, y}); }
+
+// What the scores are multiplied by, in v's dtype.
+ValueId scale_like(Builder& b, ValueId v, const AttentionTerms& terms) {
+  if (!terms.scale.over_root) return like(b, v, terms.scale.number);
+  const Dim size = b.shape(terms.q)[3];
+  if (size.is_const()) return like(b, v, terms.scale.at(size.value()));
+  const ValueId root = b(ops::sqrt, {b.size(size, DType::f64)});
+  return b.cast(b(ops::div, {b.scalar(terms.scale.number, DType::f64), root}), dtype_of(b, v));
+}
 
 }  // namespace
 
@@ -25,7 +33,7 @@ AttentionTerms attention_terms(Builder& b, const Node& node) {
           .v = v,
           .mask = optional(mask),
           .kept = optional(kept),
-          .scale = attr_as<double>(node, "scale"),
+          .scale = attention_scale(node),
           .dropout = attr_as<double>(node, "dropout"),
           .causal = attr_as<bool>(node, "causal")};
 }
@@ -40,7 +48,7 @@ AttentionParts attention_parts(Builder& b, const AttentionTerms& terms) {
   Dim rows = length;
   if (grouped) rows = b.dims().mul(*b.dims().divide(heads, ks[1]), length);
 
-  ValueId scaled = b(ops::mul, {q, like(b, q, terms.scale)});
+  ValueId scaled = b(ops::mul, {q, scale_like(b, q, terms)});
   if (grouped) scaled = b.reshape(scaled, {batch, ks[1], rows, qs[3]});
   ValueId scores = times(b, scaled, transpose_last(b, k));
   if (grouped) scores = b.reshape(scores, {batch, heads, length, keys});
@@ -73,6 +81,7 @@ ValueId add_heads_last(Builder& b, const Node& node, const std::vector<ValueId>&
   auto arranged = b.try_add(ops::attention, operands,
                             {{"causal", attr_as<bool>(node, "causal")},
                              {"scale", attr_as<double>(node, "scale")},
+                             {"over_root", attr_as<bool>(node, "over_root")},
                              {"layout", std::string("heads_last")},
                              {"whole", attr_as<bool>(node, "whole")},
                              {"dropout", attr_as<double>(node, "dropout")}});
@@ -110,7 +119,7 @@ AttentionGradients attention_gradients(Builder& b, const AttentionTerms& terms, 
   const ValueId weighted = b(ops::mul, {parts.kept_weights, times(b, dy, transpose_last(b, parts.v))});
   const ValueId total = fold(b, ops::sum, weighted, {Dim(-1)});
   const ValueId ds = b(ops::sub, {weighted, b(ops::mul, {parts.weights, total})});
-  const ValueId dq = b(ops::mul, {times(b, ds, parts.k), like(b, ds, terms.scale)});
+  const ValueId dq = b(ops::mul, {times(b, ds, parts.k), scale_like(b, ds, terms)});
   return {b.reshape(dq, q_shape), times(b, transpose_last(b, ds), parts.scaled), dv, b.reshape(ds, scores)};
 }
 

@@ -4,6 +4,7 @@
 
 #include "src/ops/bodies/bodies.h"
 #include "src/ops/rows/names.h"
+#include "src/ops/rules/attention.h"
 
 namespace tenon::bodies {
 
@@ -66,7 +67,8 @@ ValueId sum_of_uneven(Builder& b, ValueId x, int axis, const UnevenWindows& wind
 struct AttentionTerms {
   ValueId q, k, v;
   ValueId mask, kept;  // kNoValue if there is none
-  double scale, dropout;
+  AttentionScale scale;
+  double dropout;
   bool causal;
 };
 // Reads the terms of a node of the row attention or attention_gradient.

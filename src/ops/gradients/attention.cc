@@ -42,6 +42,7 @@ Status attention(GradientContext& c) {
   auto gradient = c.b.try_add(ops::attention_gradient, std::move(all),
                               {{"causal", attr_as<bool>(c.node, "causal")},
                                {"scale", attr_as<double>(c.node, "scale")},
+                               {"over_root", attr_as<bool>(c.node, "over_root")},
                                {"dropout", attr_as<double>(c.node, "dropout")}});
   TENON_TRY(gradient.status());
   const std::vector<Expr> parts = split({&c.b, *gradient}, operands);

@@ -1,5 +1,7 @@
-// The operands behind q, k and v of the rows attention and attention_gradient. Tested by tests/unit/ops/ops_test.cc.
+// The operands behind q, k and v of the rows attention and attention_gradient, and the scale. Tested by tests/unit/ops/ops_test.cc.
 #pragma once
+
+#include <cmath>
 
 #include "src/ir/graph.h"
 #include "src/ops/rows/names.h"
@@ -19,6 +21,20 @@ inline AttentionOperands attention_operands(const Node& node) {
   if (attr_as<double>(node, "dropout") != 0 && end > first) found.kept = --end;
   if (end > first) found.mask = first;
   return found;
+}
+
+// What the scores are multiplied by.
+struct AttentionScale {
+  double number = 1;
+  bool over_root = false;  // divided by the square root of the size of a head
+
+  double at(int64_t head_size) const {
+    return over_root ? number / std::sqrt(static_cast<double>(head_size)) : number;
+  }
+};
+
+inline AttentionScale attention_scale(const Node& node) {
+  return {attr_as<double>(node, "scale"), attr_as<bool>(node, "over_root")};
 }
 
 }  // namespace tenon

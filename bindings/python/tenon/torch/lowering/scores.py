@@ -24,6 +24,15 @@ def wide_if_scaled(e, operands, scale):
     return (e.map("mul", q, factor), k, v), 1.0, factor
 
 
+def for_attention(e, operands, scale):
+    """(q, k, v), the attributes of the row attention that say the scale, and None; or, if the scale is a number that depends on sizes, wide
+    operands with q times the scale, the attributes of 1 and the scale as a value."""
+    if scale is None and depends_on_sizes(operands[0], None):
+        return operands, {"scale": 1.0, "over_root": True}, None
+    operands, number, factor = wide_if_scaled(e, operands, scale)
+    return operands, {"scale": number}, factor
+
+
 def for_heads(e, v, heads):
     """v [B, Hkv, S, D] with each head repeated for the heads of the queries that share it."""
     if sizes.same(v.shape[1], heads):

@@ -7,7 +7,7 @@ import torch
 
 from ...graph_text import Unsupported
 from ..lowering import sizes
-from ..lowering.scores import attention_and_logsumexp, depends_on_sizes, wide_if_scaled
+from ..lowering.scores import attention_and_logsumexp, depends_on_sizes, for_attention
 from ..lowering.sizes import same_shape
 from ..lowering.tensors import CPU, dtype_of
 from .backward import group_norm_statistics
@@ -274,10 +274,10 @@ def _attention(e, q, k, v, mask, is_causal, scale, kept=None, dropout=0.0, whole
     dtype = q.dtype
     if whole and depends_on_sizes(q, scale):
         raise Unsupported("attention by a library with a scale that depends on sizes")
-    (q, k, v), scale, _ = wide_if_scaled(e, (q, k, v), scale)
+    (q, k, v), scale, _ = for_attention(e, (q, k, v), scale)
     if mask is not None and mask.dtype != q.dtype:
         mask = e.cast(mask, q.dtype)
-    y = e.op("attention", [q, k, v, mask, kept], q.dtype, (*q.shape[:3], v.shape[3]), causal=bool(is_causal), scale=scale, whole=whole,
+    y = e.op("attention", [q, k, v, mask, kept], q.dtype, (*q.shape[:3], v.shape[3]), causal=bool(is_causal), **scale, whole=whole,
              dropout=dropout or None)
     return e.cast(y, dtype)
 

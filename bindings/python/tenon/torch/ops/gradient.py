@@ -9,7 +9,7 @@ import torch
 from ...graph_text import Unsupported
 from ..lowering import sizes
 from ..lowering.differentiate import gradients
-from ..lowering.scores import wide_if_scaled
+from ..lowering.scores import for_attention
 from .bag import sum_by_index
 from .contract import not_long_sums_of_f64
 from .move import bound, padded_by_edges, position
@@ -89,14 +89,14 @@ def _(e, grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask=None, sc
 @row("tenon.attention_gradient")
 def _attention_gradient(e, grad, q, k, v, mask, is_causal, scale, kept=None, dropout=0.0):
     dtype = q.dtype
-    operands, scale, factor = wide_if_scaled(e, (q, k, v), scale)
+    operands, scale, factor = for_attention(e, (q, k, v), scale)
     heads_last = [e.swap(t, 1, 2) for t in operands]
     wide = heads_last[0].dtype
     if mask is not None:
         mask = e.cast(mask, wide)
     counts = [sizes.product(t.shape) for t in heads_last]
     joined = e.op("attention_gradient", [*heads_last, e.cast(e.swap(grad, 1, 2), wide), mask, kept], wide, (sum(counts),),
-                  causal=bool(is_causal), scale=scale, dropout=dropout or None)
+                  causal=bool(is_causal), **scale, dropout=dropout or None)
     gradients, start = [], 0
     for t, count in zip(heads_last, counts):
         gradients.append(e.swap(e.reshape(e.slice(joined, 0, start, start + count), t.shape), 1, 2))
