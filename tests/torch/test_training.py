@@ -648,3 +648,14 @@ def test_the_gradient_of_a_padding_by_nothing(dynamic):
     x = torch.randn(2, 3, 5, requires_grad=True)
     compiled(x).sum().backward()
     torch.testing.assert_close(x.grad, 2 * x.detach().cos())
+
+
+@pytest.mark.parametrize("batch, autocast", [(1, False), (2, False), (2, True)])
+def test_gradients_of_1x1_kernels_have_the_strides_of_their_parameters(batch, autocast):
+    model = nn.Sequential(nn.Conv2d(16, 32, 1), nn.SiLU(), nn.Conv2d(32, 32, 3, padding=1, groups=32), nn.Conv2d(32, 16, 1))
+    x = torch.randn(batch, 16, 16, 16).contiguous(memory_format=torch.channels_last).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        y = torch.compile(model, backend="tenon")(x)
+    y.float().sum().backward()
+    for p in model.parameters():
+        assert p.grad.stride() == p.stride()

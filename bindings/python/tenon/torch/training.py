@@ -16,7 +16,7 @@ from torch.fx.traceback import MEMORY_BUDGET_ANNOTATION_KEY, _get_memory_budget_
 from torch.utils.checkpoint import CheckpointPolicy
 
 from . import images, rng, windows
-from .lowering import pairs
+from .lowering import layouts, pairs
 from .saved import Saved
 from .whole import attention
 
@@ -34,6 +34,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     attention.drop_logsumexp(joint)
     pairs.rewrite(joint)  # now, so that real numbers are saved
     _widen_statistics(joint, num_fwd_outputs)
+    _lay_out_kernels(joint, num_fwd_outputs)
     if options.rng == "torch":
         rng.plant_draws(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
     else:
@@ -62,6 +63,27 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
                    lambda n: "checkpointed" if n.name in checkpointed else "the memory budget" if limited else "cheap"))
     images.lay_out(*graphs, num_fwd_outputs)
     return graphs
+
+
+def _lay_out_kernels(joint, num_fwd_outputs):
+    """Gives the gradients of kernels the strides of their kernels where these differ only along axes of size 1, as those of 1x1 kernels
+    may: DDP compares strides of all axes."""
+    inputs = [n for n in joint.graph.find_nodes(op="placeholder") if n.name.startswith("primals")]
+    for n, gradient in zip(inputs, joint.graph.output_node().args[0][num_fwd_outputs:]):
+        if gradient is None or not _is_of_kernel(gradient):
+            continue
+        to, fake = n.meta["val"], gradient.meta["val"]
+        if not all(t.layout == torch.strided and all(isinstance(i, int) for i in (*t.shape, *t.stride())) for t in (to, fake)):
+            continue
+        if to.shape == fake.shape and layouts.normal_strides(to.shape, to.stride()) == layouts.normal_strides(fake.shape, fake.stride()):
+            with fake.fake_mode:
+                gradient.meta["val"] = fake.as_strided(to.shape, to.stride(), fake.storage_offset())
+
+
+def _is_of_kernel(gradient):
+    while gradient.target is aten._to_copy.default:
+        gradient = gradient.args[0]
+    return gradient.target is operator.getitem and gradient.args[0].target is aten.convolution_backward.default
 
 
 def _keep_values(joint, num_fwd_outputs):
