@@ -8,7 +8,7 @@ namespace {
 
 ValueId times(Builder& b, ValueId x, ValueId y) { return b(ops::matmul, {x, y}); }
 
-// What the scores are multiplied by, in v's dtype.
+// Returns the factor of the scores as a scalar of v's dtype.
 ValueId scale_like(Builder& b, ValueId v, const AttentionTerms& terms) {
   if (!terms.scale.over_root) return like(b, v, terms.scale.number);
   const Dim size = b.shape(terms.q)[3];

@@ -23,10 +23,10 @@ inline AttentionOperands attention_operands(const Node& node) {
   return found;
 }
 
-// What the scores are multiplied by.
+// AttentionScale is the factor of the scores.
 struct AttentionScale {
   double number = 1;
-  bool over_root = false;  // divided by the square root of the size of a head
+  bool over_root = false;  // the factor is number / sqrt(head size), else number
 
   double at(int64_t head_size) const {
     return over_root ? number / std::sqrt(static_cast<double>(head_size)) : number;

@@ -291,7 +291,8 @@ class Writer:
                                   layouts.normal_strides(shape, sizes.sizes(fake.stride())))
 
     def _view(self, n):
-        view, text = self.p.host_views[n], self.argument(self.p.host_views[n].base)
+        view = self.p.host_views[n]
+        text = self.argument(view.base)
         for target, args, kwargs in view.calls:
             text = self._call_text(target, [text, *map(self.argument, args)], kwargs)
         if not view.calls:

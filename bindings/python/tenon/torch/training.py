@@ -34,7 +34,7 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     attention.drop_logsumexp(joint)
     pairs.rewrite(joint)  # now, so that real numbers are saved
     _widen_statistics(joint, num_fwd_outputs)
-    _lay_out_kernels(joint, num_fwd_outputs)
+    _lay_out_kernel_gradients(joint, num_fwd_outputs)
     if options.rng == "torch":
         rng.plant_draws(joint, saved=True)  # now, because a mask cannot be drawn again, but a product with it can be computed again
     else:
@@ -65,9 +65,9 @@ def partition(joint, inputs, *, num_fwd_outputs, options, tell=None, **named):
     return graphs
 
 
-def _lay_out_kernels(joint, num_fwd_outputs):
-    """Gives the gradients of kernels the strides of their kernels where these differ only along axes of size 1, as those of 1x1 kernels
-    may: DDP compares strides of all axes."""
+def _lay_out_kernel_gradients(joint, num_fwd_outputs):
+    """Gives the gradient of a kernel the kernel's strides, if the two differ only along axes of size 1, as those of 1x1 kernels may. DDP
+    compares the strides of all axes."""
     inputs = [n for n in joint.graph.find_nodes(op="placeholder") if n.name.startswith("primals")]
     for n, gradient in zip(inputs, joint.graph.output_node().args[0][num_fwd_outputs:]):
         if gradient is None or not _is_of_kernel(gradient):
@@ -81,6 +81,7 @@ def _lay_out_kernels(joint, num_fwd_outputs):
 
 
 def _is_of_kernel(gradient):
+    """Whether a node is the gradient of a convolution's kernel, or its copy in another dtype."""
     while gradient.target is aten._to_copy.default:
         gradient = gradient.args[0]
     return gradient.target is operator.getitem and gradient.args[0].target is aten.convolution_backward.default

@@ -25,8 +25,8 @@ def wide_if_scaled(e, operands, scale):
 
 
 def for_attention(e, operands, scale):
-    """(q, k, v), the attributes of the row attention that say the scale, and None; or, if the scale is a number that depends on sizes, wide
-    operands with q times the scale, the attributes of 1 and the scale as a value."""
+    """(q, k, v), the attributes of the row attention for the scale, and None. If the host gives a scale that depends on sizes, returns wide
+    operands with q times the scale, the attributes for a scale of 1, and the scale as a value."""
     if scale is None and depends_on_sizes(operands[0], None):
         return operands, {"scale": 1.0, "over_root": True}, None
     operands, number, factor = wide_if_scaled(e, operands, scale)

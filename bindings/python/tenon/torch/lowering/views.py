@@ -15,7 +15,7 @@ from .node import name_of
 @dataclasses.dataclass(frozen=True)
 class HostView:
     """A view of the memory of the tensor of fx node `base`. fake: has the sizes, strides and storage offset of the view. calls:
-    (function, arguments behind the first, keywords) of the views that lead from the base to this one, if as_strided is not to make it."""
+    (function, arguments behind the first, keywords) of each view from the base to this one. Without calls, as_strided makes the view."""
 
     base: torch.fx.Node
     fake: torch.Tensor
@@ -42,12 +42,12 @@ def is_view(n, table):
 
 
 def host_view(base, nodes):
-    """The HostView that fx nodes make of `base`: the first one is a view of it, each other one of the node before. AOTAutograd makes a view
-    of an input again, by the function of the result, and differentiates it. as_strided's gradients of elements that overlap in memory
-    are not those of other views."""
+    """The HostView of the last of the fx nodes. The first node is a view of `base`, and each other node is a view of the node before it.
+    AOTAutograd makes a returned view of an input again, by the function of the result, and differentiates it. Where elements of the
+    input overlap in memory, as_strided has other gradients than the nodes have, so the HostView calls their functions."""
     fake, calls = base.meta["val"], ()
     if base.op == "placeholder" and layouts.overlaps(sizes.sizes(fake.shape), sizes.sizes(fake.stride())):
-        calls = tuple((n.target, *torch.fx.map_arg((n.args[1:], n.kwargs), lambda m: m.meta["val"])) for n in nodes)
+        calls = tuple((n.target, *_arguments(n)) for n in nodes)
     return HostView(base, nodes[-1].meta["val"], calls)
 
 
@@ -64,5 +64,10 @@ def _replayed(n, source, fake):
     if n is source:
         return fake
     operand = _replayed(n.args[0], source, fake)
-    args, kwargs = torch.fx.map_arg((n.args[1:], n.kwargs), lambda m: m.meta["val"])
+    args, kwargs = _arguments(n)
     return n.target(operand, *args, **kwargs)
+
+
+def _arguments(n):
+    """(arguments behind the first, keywords) of a view, with values in place of nodes."""
+    return torch.fx.map_arg((n.args[1:], n.kwargs), lambda m: m.meta["val"])
